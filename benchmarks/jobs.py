@@ -49,9 +49,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 from sklearn.metrics import roc_auc_score
 
-from labelward.he import engine
+from labelward.he import benchmark_engines, engine
 from labelward.he.base import Engine
-from labelward.he.doctor import benchmark_engines
 from labelward.he.paillier import PaillierEngine, ciphertexts, column_merging
 from labelward.he.paillier.backends.base import BACKENDS, select_backend, unavailable_reason
 from labelward.he.paillier.column_merging import MergePlan

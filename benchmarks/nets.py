@@ -31,17 +31,19 @@ from labelward.party.context import Context, no_progress
 from labelward.party.handshake import Agreement, RowMasks
 from labelward.party.roles import Topology
 from labelward.protocols.splitnn.active import combine_outputs
-from labelward.protocols.splitnn.bottom_model import batches, epoch_order, make_bottom, torch_generator
+from labelward.protocols.splitnn.bottom_model import batches, epoch_order, make_bottom, start_key
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.losses import objective_of
 from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.session import NetTask, run_active_net, run_passive_net
 from labelward.protocols.splitnn.thread_limits import share_threads
+from labelward.rng import PrivateSeed, keyed
 
 Rows = NDArray[Any]
 PARTIES = ("bank", "telco")
 SEED = 1
+PRIVATE = PrivateSeed(bytes(PrivateSeed.SIZE))
 
 
 class Clock:
@@ -78,6 +80,7 @@ def split(params: SplitNet, parts: Mapping[str, Rows], labels: NetLabels, losses
             party: Participant(
                 program=program,
                 folder=Path(folder) / party,
+                private=PRIVATE,
                 progress=clock if party == PARTIES[0] else no_progress,
             )
             for party in PARTIES
@@ -93,9 +96,10 @@ def one_module(params: SplitNet, parts: Mapping[str, Rows], labels: NetLabels, l
     objective = objective_of(params, labels, rows)
     wanted = params.bottom_outputs(objective.outputs)
     held = {party: NetInputs(train=x, test=x[:1]) for party, x in parts.items()}
-    bottoms = [make_bottom(party, held[party], params, wanted, seed=SEED).module for party in PARTIES]
+    starts = {party: start_key(PRIVATE, SEED, party, "bottom") for party in PARTIES}
+    bottoms = [make_bottom(party, held[party], params, wanted, start=starts[party]).module for party in PARTIES]
     spec = ModelSpec(preset=f"top {params.top_model}", inputs=(2 * wanted,), outputs=objective.outputs)
-    top = build(spec, torch_generator(SEED, PARTIES[0], "top"), dtype)
+    top = build(spec, keyed(start_key(PRIVATE, SEED, PARTIES[0], "top")), dtype)
     weights = [weight for module in (*bottoms, top) for weight in module.parameters()]
     optimizer = torch.optim.SGD(weights, lr=params.learning_rate, momentum=params.momentum)
     xs = [torch.from_numpy(x.astype(params.dtype)) for x in parts.values()]

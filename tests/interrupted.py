@@ -93,6 +93,11 @@ class Interrupted:
         assert len({each.share.model for each in outcomes.values()}) == 1
         return {party: _renamed(outcome) for party, outcome in outcomes.items()}, passed
 
+    def restart(self) -> None:
+        """Forget the progress of all parties, as ``--restart`` does."""
+        for party in self.setting.parts:
+            self.checkpoints(party).restart()
+
     def checkpoints(self, party: str) -> Checkpoints:
         return Checkpoints(self.folder / party / "checkpoint", run=RUN)
 
@@ -102,13 +107,13 @@ class Interrupted:
         return msgspec.msgpack.decode(kept.load(0, msgspec.Raw)[1]("beginning"), type=FittedTargets)  # type: ignore[type-var]
 
     def _context(self, party: str, cut: Cut | None, passed: Counter[str], end: Transport) -> Context:
-        setting = self.setting
+        setting, checkpoints = self.setting, self.checkpoints(party)
         ctx = self.contexts[party] = session(setting).context(
             CutEnd(end, cut.at if cut and cut.party == party else None, passed),
             Transcript(header(setting, party), self.folder / party / "view", resume=True, finished=True),
             policies=PolicyChain(self.policies() if party == setting.active else ()),
             timeout=setting.timeout,
-            checkpoints=self.checkpoints(party),
+            checkpoints=checkpoints,
         )
         return ctx
 

@@ -6,12 +6,13 @@ import ast
 import re
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_breast_cancer
 
 import labelward
-from labelward.errors import JobError
+from labelward.errors import DataError, JobError
 from refusals import refused
 
 ROOT = Path(__file__).parents[1]
@@ -107,6 +108,22 @@ def test_a_stored_view_is_read_and_attacked(audited: Path) -> None:
     assert len(ids) == len(guess.values) == view.rows
     with pytest.raises(labelward.LabelwardError):
         labelward.attack(folder, audited / "data/1/telco.parquet", "id2grph", classes=2, seed=1)
+
+
+def test_epsilon_is_measured_from_a_guess() -> None:
+    rng = np.random.default_rng(0)
+    columns, labels = rng.normal(size=(900, 3)), rng.choice(["no", "yes"], size=900)
+    columns[:20, 0] = np.nan
+    noisy = np.where(rng.random(900) < 0.9, labels == "yes", labels == "no").astype(np.int64)
+    guess, nothing = labelward.LabelGuess(values=noisy), labelward.LabelGuess(values=np.zeros(900, np.int64))
+    found = labelward.measure_epsilon(guess, labels, columns)
+    assert 0.5 < found < np.log(9)
+    assert labelward.measure_epsilon(guess, labels, columns, confidence=0.5) > found
+    assert labelward.measure_epsilon(guess, labels, columns, without_view=nothing, delta=1e-5) > 0.5
+    assert labelward.measure_epsilon(nothing, labels, columns) == 0
+    assert labelward.measure_epsilon(guess, labels, columns, known_rows=range(880)) == 0
+    with refused(DataError, "rows", value=(900, 899, 900, 899)):
+        labelward.measure_epsilon(guess, labels[1:], columns)
 
 
 def test_costs_are_estimated(job: labelward.Job, tmp_path: Path) -> None:

@@ -156,9 +156,9 @@ def compare(out: Path, seconds: float, in_process_seconds: float, *, rows: int) 
 
 
 def share(folder: Path) -> str:
-    """Return a digest of a share, but for the model's identifier, which is drawn anew in each run."""
+    """Return a digest of a share, but for the model's identifier and the evidence, which belong to one run."""
     content = json.loads((folder / "model" / "share.json").read_text())["share"]
-    del content["model"]
+    del content["model"], content["evidence"]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from labelward.api import attack, predict, simulate, train
-    from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+    from labelward.api import attack, measure_epsilon, predict, simulate, train
+    from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, ColumnGuess, LabelGuess
     from labelward.auditing.audit import audit
     from labelward.errors import LabelwardError
     from labelward.federation.model import FederatedModel
@@ -29,6 +29,7 @@ __all__ = [
     "Attack",
     "AttackerData",
     "AuxiliaryKnowledge",
+    "ColumnGuess",
     "Engine",
     "FederatedModel",
     "Job",
@@ -41,6 +42,7 @@ __all__ = [
     "audit",
     "estimate_cost",
     "load_job",
+    "measure_epsilon",
     "parse_job",
     "predict",
     "simulate",
@@ -48,8 +50,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "api": ("attack", "predict", "simulate", "train"),
-    "attacks.base": ("Attack", "AttackerData", "AuxiliaryKnowledge", "LabelGuess"),
+    "api": ("attack", "measure_epsilon", "predict", "simulate", "train"),
+    "attacks.base": ("Attack", "AttackerData", "AuxiliaryKnowledge", "ColumnGuess", "LabelGuess"),
     "auditing.audit": ("audit",),
     "errors": ("LabelwardError",),
     "federation.model": ("FederatedModel",),

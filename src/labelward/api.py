@@ -10,8 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from labelward.attacks.base import LabelGuess
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.base import AttackerData, ColumnGuess, LabelGuess
+from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import load_dataset, load_tables
+from labelward.errors import DataError
 from labelward.federation.components import check_job, make_engine, model_family, with_defaults
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.model import FederatedModel
@@ -21,10 +26,14 @@ from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import SimulationResult, simulate_job
 from labelward.federation.train import TrainedModel, defense_variant, train_variant
 from labelward.job import Job
-from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_bottom_models
+from labelward.leakage.label_model import fit_label_model
+from labelward.leakage.observational_audit import epsilon_evidence
+from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_models
 from labelward.party.context import no_progress
+from labelward.party.view import View
 from labelward.planning.cost_model import forecast
 from labelward.protocols.family import PredictMode
+from labelward.rng import learning
 from labelward.runs.private_seeds import resolve_seeds
 
 
@@ -143,7 +152,8 @@ def attack(
     known: Path | None = None,
     label: str = "label",
     other_views: Sequence[Path] = (),
-) -> tuple[tuple[str, ...], LabelGuess]:
+    labels: Path | None = None,
+) -> tuple[tuple[str, ...], LabelGuess | ColumnGuess]:
     """Attack a stored view as its party could: with the view, its own columns and model, and stated knowledge.
 
     With the seed of the run and the audit's parameters, the guess is that of the audit.
@@ -157,11 +167,12 @@ def attack(
         parameters: of the attack, by name.
         id_column: column of row ids in the tables; None: ``id`` if there is one.
         known: table of row ids and labels of the rows whose labels the attacker was told.
-        label: label column of ``known``.
+        label: label column of ``known`` and ``labels``.
         other_views: the same party's views of other runs on the same rows.
+        labels: table of row ids and labels of the training rows, for a view of the active party, which holds them.
 
     Returns:
-        Row ids, and for each the guessed cluster or label.
+        Row ids, and for each the guessed cluster or label; or the guessed columns of other parties.
 
     Raises:
         FileFormatError: the view is damaged, or truncated.
@@ -173,8 +184,61 @@ def attack(
         >>> ids, guess = labelward.attack(folder, own, "id2graph", classes=2, seed=1)  # doctest: +SKIP
     """
     knowledge = AttackerKnowledge(
-        known=known, label=label, other_runs=tuple(other_views), bottoms=load_bottom_models(view)
+        known=known,
+        labels=labels,
+        label=label,
+        other_runs=tuple(other_views),
+        models=load_models(view),
     )
     return attack_view(
         view, features, kind, parameters or {}, classes=classes, seed=seed, id_column=id_column, knowledge=knowledge
     )
+
+
+def measure_epsilon(
+    guess: LabelGuess,
+    labels: NDArray[Any],
+    columns: Any,
+    *,
+    without_view: LabelGuess | None = None,
+    view: View | None = None,
+    known_rows: Sequence[int] = (),
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> float:
+    """Return a lower bound of the epsilon of label differential privacy, from one guess of an attack on one view.
+
+    It says nothing about how large epsilon is, and rests on a model of the labels:
+    ``docs/explanation-measured-privacy.md``.
+
+    Args:
+        guess: clusters or classes; classes are numbered in the order of the sorted labels.
+        labels: [rows], the true classes.
+        columns: [rows, columns], the columns of all parties as numbers, NaN if missing.
+        without_view: guess of the same attack on ``view.without_records()``, which the bound then discounts.
+        view: whose leaves of trees are further evidence; its rows must be those of the guess.
+        known_rows: positions of rows whose labels the attack was told.
+        delta: of (epsilon, delta)-label differential privacy.
+        confidence: of the bound.
+        seed: of counterfactual labels.
+
+    Raises:
+        DataError: numbers of rows differ.
+
+    Example:
+        >>> labelward.measure_epsilon(guess, y, X)  # doctest: +SKIP
+    """
+    numbers = np.asarray(columns, np.float64)
+    rows = (len(guess.values), len(labels), len(numbers), len(labels) if view is None else view.rows)
+    if len(set(rows)) > 1:
+        reason = f"there are {rows[0]} guesses, {rows[1]} labels, {rows[2]} rows of columns and {rows[3]} of the view"
+        raise DataError(reason, code="rows", value=rows)
+    names, truth = np.unique(labels, return_inverse=True)
+    filled = AttackerData(features=numbers, columns=[str(number) for number in range(numbers.shape[1])]).numbers()
+    draws = learning(seed, "", 0, "observational audit")
+    model = fit_label_model(filled, truth.astype(np.int64), len(names), rng=draws)
+    known = np.asarray(known_rows, np.int64)
+    leaves = None if view is None else observed_leaves(view)
+    found = epsilon_evidence(guess, without_view, truth, model, known=known, leaves=leaves, delta=delta, rng=draws)
+    return found.bound(confidence=confidence)

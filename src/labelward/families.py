@@ -40,4 +40,9 @@ FAMILIES = (
         models={"splitnn": "protocols.splitnn.params:SplitNet"},
         messages=("messages.splitnn",),
     ),
+    FamilyEntry(
+        family="protocols.pivodl.family:PivodlFamily",
+        models={"pivodl": "protocols.pivodl.params:Pivodl"},
+        messages=("messages.pivodl",),
+    ),
 )

@@ -5,7 +5,8 @@ pure function of seed, party, index and purpose, so that thread timing cannot ch
 draws what the undisturbed one drew. Every party can repeat them, so none may depend on labels or on a party's
 data, but where a rehearsal deals out columns by importance.
 
-*Private* learning draws (which rows are set aside for testing, rows sampled by their gradients) come from a
+*Private* learning draws (which rows are set aside for testing, rows sampled by their gradients, initial weights of a
+network) come from a
 :class:`PrivateSeed`: a secret that one party keeps for as long as it keeps the run, so that it can repeat the draws and
 nobody else can.
 
@@ -29,10 +30,11 @@ def learning(seed: int, party: str, index: int, purpose: str) -> np.random.Gener
 
     Different arguments give independent streams (the key is hashed with SHA-256).
     """
-    return _generator(hashlib.sha256(f"{seed}\x1f{party}\x1f{index}\x1f{purpose}".encode()).digest())
+    return keyed(hashlib.sha256(f"{seed}\x1f{party}\x1f{index}\x1f{purpose}".encode()).digest())
 
 
-def _generator(key: bytes) -> np.random.Generator:
+def keyed(key: bytes) -> np.random.Generator:
+    """Return the generator that 32 bytes fix."""
     words = np.frombuffer(key, dtype=np.uint32)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words.tolist())))
 
@@ -65,10 +67,18 @@ class PrivateSeed:
         """Return the secret as text, for its owner's files only."""
         return self._secret.hex()
 
+    def keyed(self, digest: bytes) -> bytes:
+        """Return a digest keyed with the secret, which nobody else can test guesses against."""
+        return hmac.digest(self._secret, b"digest" + digest, "sha256")
+
     def learning(self, seed: int, index: int, purpose: str) -> np.random.Generator:
         """Return the generator for one purpose at one tree, epoch or start of the run with a seed."""
+        return keyed(self.key(seed, index, purpose))
+
+    def key(self, seed: int, index: int, purpose: str) -> bytes:
+        """Return the 32 bytes that fix :meth:`learning`; they reveal nothing about the secret or other keys."""
         key = hashlib.sha256(f"{seed}\x1f{index}\x1f{purpose}".encode()).digest()
-        return _generator(hmac.digest(self._secret, key, "sha256"))
+        return hmac.digest(self._secret, key, "sha256")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PrivateSeed) and hmac.compare_digest(self._secret, other._secret)

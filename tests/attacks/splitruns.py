@@ -23,7 +23,7 @@ from labelward.party.handshake import Agreement, RowMasks
 from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.protocols.splitnn.behavior import Behavior
-from labelward.protocols.splitnn.bottom_model import make_bottom
+from labelward.protocols.splitnn.bottom_model import torch_generator
 from labelward.protocols.splitnn.family import SplitNetFamily
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.params import SplitNet
@@ -96,7 +96,7 @@ def trained(
         features=mine.train,
         columns=[f"c{column}" for column in range(mine.shape[0])] if len(mine.shape) == 1 else [],
         bottom=lambda: share.bottom.module(params, mine.bottom),
-        untrained=lambda: make_bottom(attacker, mine, params, share.bottom.spec.outputs, seed=seed).module.eval(),
+        untrained=lambda: share.bottom.untrained(params, torch_generator(seed, attacker, "bottom"), mine.bottom),
         outside=mine.test,
     )
     right = ended[active].outputs.argmax(1) == labels[outside] if len(outside) else np.array([np.nan])

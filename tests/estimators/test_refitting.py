@@ -12,7 +12,7 @@ from people_table import OPEN
 from sklearn.exceptions import NotFittedError
 
 from labelward.errors import Code
-from labelward.estimators import SecureBoostClassifier, _trees
+from labelward.estimators import SecureBoostClassifier, _model_mixins
 from labelward.estimators._errors import InvalidInputError
 from refusals import refused
 
@@ -57,11 +57,11 @@ def test_an_interrupted_fit_leaves_the_earlier_model(
     model.set_params(n_estimators=4)
     before = state(model)
 
-    def interrupted(*_: Any) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_trees, "train_parties", interrupted)
+        patch.setattr(_model_mixins, "train_parties", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, y if warm else np.where(y == 1, "yes", "no"))
     assert state(model) == before

@@ -47,7 +47,7 @@ def firms(company: Path) -> Path:
 
 
 def share(folder: Path) -> NetShare:
-    return msgspec.structs.replace(NetShare.load(folder), model="")
+    return msgspec.structs.replace(NetShare.load(folder), model="", evidence=None)
 
 
 @pytest.mark.parametrize("cut", [{}, {1: ("telco", 0)}, {1: ("bank", 13), 2: ("shop", 7)}, {1: ("telco", 11)}])

@@ -194,7 +194,8 @@ def silent(event: str, told: Mapping[str, Any]) -> None:
 
 
 def shares(folders: Mapping[str, Path]) -> dict[str, ModelShare]:
-    return {party: msgspec.structs.replace(ModelShare.load(path), model="") for party, path in folders.items()}
+    loaded = {party: ModelShare.load(path) for party, path in folders.items()}
+    return {party: msgspec.structs.replace(share, model="", evidence=None) for party, share in loaded.items()}
 
 
 # -- training --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from labelward.errors import DataError
 from labelward.metrics.leakage import cluster_chance, score_clusters
 from refusals import refused
 
+DRAWN = 0.15  # 100 draws of a figure of standard deviation 0.3 at most: 5 standard errors
 ROUNDING = 1e-9  # log-gamma sums in the expectation, against sums of logarithms
 
 small = st.integers(1, 4).flatmap(
@@ -18,12 +19,20 @@ small = st.integers(1, 4).flatmap(
 
 def test_known_scores():
     truth = np.array(["a", "a", "b", "b"])
-    assert score_clusters(np.array([5, 5, 0, 0]), truth) == {"v_measure": 1.0, "ari": 1.0}
-    assert score_clusters(np.array([0, 0, 0, 0]), truth) == {"v_measure": 0.0, "ari": 0.0}
+    assert score_clusters(np.array([5, 5, 0, 0]), truth) == {"v_measure": 1.0, "ari": 1.0, "matched_accuracy": 1.0}
+    assert score_clusters(np.array([0, 0, 0, 0]), truth) == {"v_measure": 0.0, "ari": 0.0, "matched_accuracy": 0.5}
     # Clusters {a}, {a, b, b}: mutual information log 4 - 3/4 log 3, entropies log 2 and log 4 - 3/4 log 3.
     information = np.log(4) - 0.75 * np.log(3) - 0.5 * np.log(2)
     expected = 2 * information / (np.log(2) + np.log(4) - 0.75 * np.log(3))
     assert score_clusters(np.array([0, 1, 1, 1]), truth)["v_measure"] == pytest.approx(expected, abs=ROUNDING)
+
+
+def test_classes_are_matched_with_one_group_each():
+    guess = np.array([0, 0, 0, 1, 1, 2, 2, 2])
+    truth = np.array([0, 0, 1, 0, 1, 1, 1, 1])
+    # Group 0 is class 0 (2 of 3 rows), group 2 is class 1 (3 of 5); group 1 has no class left.
+    assert score_clusters(guess, truth)["matched_accuracy"] == pytest.approx((2 / 3 + 3 / 5) / 2)
+    assert cluster_chance(guess, truth)["matched_accuracy"] < (2 / 3 + 3 / 5) / 2
 
 
 @settings(max_examples=30)
@@ -32,7 +41,8 @@ def test_chance_is_the_mean_over_all_permutations(pair):
     guess, truth = (np.array(values) for values in pair)
     scores = [score_clusters(guess, np.array(order)) for order in permutations(truth)]
     for name, expected in cluster_chance(guess, truth).items():
-        assert np.mean([found[name] for found in scores]) == pytest.approx(expected, abs=ROUNDING)
+        tolerance = DRAWN if name == "matched_accuracy" else ROUNDING
+        assert np.mean([found[name] for found in scores]) == pytest.approx(expected, abs=tolerance)
 
 
 @given(small, st.permutations([0, 1, 2]))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labelward.he import KernelBenchmark
-from labelward.he.doctor import benchmark_engines
+from labelward.he import KernelBenchmark, benchmark_engines
 from labelward.he.paillier import PaillierEngine
 from labelward.he.paillier.backends.base import BACKENDS, VARIABLE, unavailable_reason
 

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from labelward.errors import InputError
 from labelward.he.paillier.backends.base import BACKENDS, VARIABLE, select_backend, unavailable_reason
-from labelward.he.paillier.backends.gmpy2 import Gmpy2Backend
 from labelward.he.paillier.column_merging import present_rows
 from labelward.he.paillier.int_bytes import byte_length, write_ints
 from labelward.he.paillier.row_store import RowStore
@@ -151,7 +150,10 @@ def test_joint_cells(
     start = min(start, len(units))
     groups = rng.integers(-1, n_groups, size=(len(units) - start, 3)).astype(np.int32)
     made = []
-    for kernel, room in ((Gmpy2Backend(), RowStore()), (select_backend("libgmp", threads=threads), RowStore(0))):
+    for kernel, room in (
+        (select_backend("gmpy2"), RowStore()),
+        (select_backend("libgmp", threads=threads), RowStore(0)),
+    ):
         rows = kernel.prepared_rows(value, len(units), room.allocate)
         for part in (units[: n // 3], units[n // 3 :]):
             rows.add(write_ints([mpz(x) for x in part], byte_length(value**2)))
@@ -170,7 +172,7 @@ def test_cells_that_several_stretches_share(monkeypatch: pytest.MonkeyPatch, thr
     data = write_ints([mpz(x) for x in rng.integers(1, 2**40, size=150)], 131)
     groups = np.stack([np.repeat([0, 1, 2], [7, 100, 43]), np.zeros(150), rng.integers(-1, 3, size=150)], axis=1)
     made = []
-    for kernel in (Gmpy2Backend(), select_backend("libgmp", threads=threads)):
+    for kernel in (select_backend("gmpy2"), select_backend("libgmp", threads=threads)):
         rows = kernel.prepared_rows(value, 150, RowStore().allocate)
         rows.add(data)
         made.append(rows.sums(present_rows(groups.astype(np.int32), 3), 3, ((0,), (1, 2))))
@@ -189,7 +191,7 @@ def test_encryptions_of_zero_are_completed(size: int) -> None:
     plaintexts = write_ints([limit - 1, -limit, limit - 1, *map(mpz, range(-42, 43))], size, signed=True)
     first, second = (
         kernel.private_ops(p, q, mpz(2), mpz(3), 1).complete(zeros, plaintexts, size)
-        for kernel in (Gmpy2Backend(), select_backend("libgmp", threads=2))
+        for kernel in (select_backend("gmpy2"), select_backend("libgmp", threads=2))
     )
     assert first == second
 

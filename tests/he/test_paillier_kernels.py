@@ -20,7 +20,6 @@ from blames import refused_about
 from labelward.errors import EncryptionError, InputError
 from labelward.he.paillier import PaillierEngine
 from labelward.he.paillier.backends.base import BACKENDS, VARIABLE, Backend, select_backend, unavailable_reason
-from labelward.he.paillier.backends.gmpy2 import Gmpy2Backend
 from labelward.he.paillier.backends.processes import ProcessBackend
 from labelward.he.paillier.column_merging import present_rows
 from labelward.he.paillier.int_bytes import byte_length, write_ints
@@ -149,7 +148,7 @@ def test_encrypting_and_decrypting(fast: str, bits: int, count: int, size: int, 
     if count > 2:
         x = write_ints([0, p - 2], byte_length(p)) + x[2 * byte_length(p) :]
     data, made = write_ints(plaintexts, size, signed=True), []
-    for kernel in (Gmpy2Backend(), select_backend(fast, threads=threads)):
+    for kernel in (select_backend("gmpy2"), select_backend(fast, threads=threads)):
         owner = kernel.private_ops(*numbers, uses=10)
         ciphertexts = owner.encrypt(data, size, x, y)
         completed = owner.complete(owner.encrypt(bytes(count), 1, x, y), data, size)
@@ -182,7 +181,7 @@ def test_sums_and_seals(fast: str, bits: int, n: int, columns: int, n_groups: in
     random = rng.bytes(outputs * PublicEncryptor.random_size(mpz(value))[1])
     # any two units serve as bases here: the kernels are compared, not their randomness
     bases, made = (mpz(units[0]), mpz(units[-1])), []
-    for kernel in (Gmpy2Backend(), select_backend(fast, threads=threads)):
+    for kernel in (select_backend("gmpy2"), select_backend(fast, threads=threads)):
         sums = summed(kernel, mpz(value), data, groups, n_groups)
         public = kernel.public_ops(mpz(value), *bases, uses=10)
         encrypted = public.encrypt(write_ints([-5] * outputs, 2, signed=True), 2, random)
@@ -202,7 +201,7 @@ def test_the_sizes_that_are_offered(fast: str, bits: int) -> None:
     bases, random = public_bases(n, protection), protection.bytes(4 * PublicEncryptor.random_size(n)[1])
     groups = np.random.default_rng(0).integers(-1, 7, size=(count, 2)).astype(np.int32)
     made = []
-    for kernel in (Gmpy2Backend(), select_backend(fast, threads=2)):
+    for kernel in (select_backend("gmpy2"), select_backend(fast, threads=2)):
         owner, public = kernel.private_ops(*numbers, uses=10), kernel.public_ops(n, *bases, uses=10)
         ciphertexts = owner.encrypt(data, 14, x, y)
         sums = summed(kernel, n, ciphertexts, groups, 7)
@@ -217,7 +216,9 @@ def test_long_cells(fast: str) -> None:
     data = write_ints([mpz(LIMB**9 - LIMB + 1), mpz(value - 1)] * (n // 2), 64)
     groups = np.zeros((n, 1), np.int32)
     assert gcd(LIMB**9 - LIMB + 1, value) == 1
-    first, second = (summed(kernel, mpz(value), data, groups, 2) for kernel in (Gmpy2Backend(), select_backend(fast)))
+    first, second = (
+        summed(kernel, mpz(value), data, groups, 2) for kernel in (select_backend("gmpy2"), select_backend(fast))
+    )
     assert first == second
 
 
@@ -265,13 +266,13 @@ def test_each_piece_is_done_once_and_pieces_may_have_pieces() -> None:
     done: list[tuple[int, int]] = []
 
     def piece(index: int) -> None:
-        run_in_threads(8, [lambda part=part: done.append((index, part)) for part in range(5)])
+        run_in_threads(8, lambda part: done.append((index, part)), range(5))
 
     for threads in (1, 2, 100):
         done.clear()
-        run_in_threads(threads, [lambda index=index: piece(index) for index in range(40)])
+        run_in_threads(threads, piece, range(40))
         assert sorted(done) == [(index, part) for index in range(40) for part in range(5)]
-    run_in_threads(2, [])
+    run_in_threads(2, piece, [])
 
 
 @needs_ifma
@@ -287,7 +288,7 @@ def test_a_failing_piece_ends_the_work_and_is_told() -> None:
         done.append(index)
 
     with pytest.raises(EncryptionError, match="piece 1"):
-        run_in_threads(2, [lambda index=index: piece(index) for index in range(100)])
+        run_in_threads(2, piece, range(100))
     assert len(done) < 99
     assert lane_chunks(0, 2) == []
     assert [(part.start, part.stop) for part in lane_chunks(30, 2)] == [(0, 16), (16, 30)]

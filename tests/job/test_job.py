@@ -197,6 +197,21 @@ OWN = {
 }
 
 
+def test_several_parties_may_hold_labels():
+    """The first of them coordinates; in a common table shares say how many each holds."""
+    job = parse_job({"data": {}, "parties": {**OWN, "shop": {**OWN["bank"], "columns": ["a"]}}})
+    assert (job.active.name, job.holders) == ("bank", ("bank", "shop"))
+    dealt = parse_job(
+        {
+            "data": {"table": "digits", "labels": {"shop": 0.3, "bank": 0.7}},
+            "parties": {"bank": 0.5, "telco": 0.2, "shop": 0.3},
+        }
+    )
+    assert [party.name for party in dealt.parties] == ["shop", "bank", "telco"]
+    assert dealt.holders == ("shop", "bank")
+    assert parse_job(dealt.to_toml()) == dealt
+
+
 def test_parties_with_their_own_tables():
     job = parse_job({"data": {"id": "who"}, "parties": {**OWN, "shop": {"table": "s.csv"}}}, base="/jobs")
     assert job.active == PartySection(name="bank", table="/jobs/b.csv", id="customer", label="churned", columns=())
@@ -216,7 +231,6 @@ def test_parties_with_their_own_tables():
             None,
         ),
         ({}, {**OWN, "active": {"table": "a.csv", "id": "i"}}, "conflict", "[parties.bank] label", "churned"),
-        ({}, {**OWN, "shop": {**OWN["bank"]}}, "conflict", "[parties.shop] label", "churned"),
         ({}, {**OWN, "shop": {"table": "s.csv"}}, "missing", "[parties.shop] id", None),
         ({}, {**OWN, "shop": {"id": "s"}}, "missing", "[parties.shop] table", None),
         ({}, {**OWN, "shop": 0.2}, "missing", "[parties.shop] table", None),
@@ -275,7 +289,6 @@ def test_bad_sections_of_parties_with_own_tables(data, parties, code, field, val
 @pytest.mark.parametrize(
     ("data", "parties", "fact"),
     [
-        ({}, {**OWN, "shop": {**OWN["bank"]}}, "'bank'"),
         ({}, {**OWN, "active": {"table": "a.csv", "id": "i"}}, "'active'"),
         ({}, {**OWN, "shop": 0.2}, "'bank'"),
         ({}, {**OWN, "shop": {"table": "s.csv", "id": "i", "colums": []}}, "'columns'?"),

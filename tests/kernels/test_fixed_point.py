@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelward.kernels.fixed_point import to_fixed_point
+from labelward.kernels.row_layout import to_fixed_point
 
 
 @settings(deadline=None)  # the first example compiles

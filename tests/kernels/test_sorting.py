@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelward.kernels.radix_sort import sort_floats
+from labelward.kernels.binning import sort_floats
 
 FINITE = st.floats(allow_nan=False, width=64)
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelward.kernels.tree_routing import route_rows
+from labelward.kernels.node_rows import route_rows
 
 
 def test_a_tree_without_splits() -> None:

@@ -106,6 +106,37 @@ def test_a_full_disk(tmp_path: Path, undisturbed: Undisturbed, party: str) -> No
         resumed(made, undisturbed)
 
 
+@pytest.mark.slow
+def test_a_start_in_an_empty_folder(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    """It ends the attempt of all, names who has what, and costs nobody a tree; --restart begins anew."""
+    with companies(tmp_path / "run", LONG) as made:
+        processes = made.start_all()
+        made.wait_for("bank", "trees", count=3)
+        processes["telco"].kill()
+        wrong = made.start("telco", "--out", "other")
+        assert wrong.wait() == 2
+        said = made.ended(bank=2, shop=2, telco=2)
+        for party in LONG.parties:
+            assert re.search(r"'bank' has checkpoint \d+, 'telco' has none, 'shop' has checkpoint \d+", said[party])
+        made.start("telco", "--out", "other")
+        for party in ("bank", "shop"):
+            made.start(party, "--restart")
+        made.ended(bank=0, shop=0, telco=0)
+        assert made.events("shop")[-1]["attempts"] == 3
+
+
+@pytest.mark.slow
+def test_the_right_folder_after_a_wrong_one(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    with companies(tmp_path / "run", LONG) as made:
+        processes = made.start_all()
+        made.wait_for("bank", "trees", count=3)
+        processes["telco"].kill()
+        made.start("telco", "--out", "other")
+        made.ended(bank=2, shop=2, telco=2)
+        resumed(made, undisturbed)
+        assert any(each.get("resume") for each in made.events("telco"))
+
+
 def test_another_version(tmp_path: Path) -> None:
     with companies(tmp_path / "run", TWO, changes={"telco": ("version=9.9",)}) as made:
         made.start_all()

@@ -59,7 +59,7 @@ def together(run: Any) -> dict[str, Any]:
 
 
 def share(folder: Path) -> NetShare:
-    return msgspec.structs.replace(NetShare.load(folder), model="")
+    return msgspec.structs.replace(NetShare.load(folder), model="", evidence=None)
 
 
 def test_two_companies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ def _ended(folders: dict[str, Path], utility: dict[str, float]) -> Ended:
     views = {party: View.load(folder / "view") for party, folder in folders.items()}
     assert all(view.ended == "complete" for view in views.values())
     return Ended(
-        shares={party: msgspec.structs.replace(share, model="") for party, share in shares.items()},
+        shares={party: msgspec.structs.replace(share, model="", evidence=None) for party, share in shares.items()},
         views={party: view.digest() for party, view in views.items()},
         accounts=list(next(iter(views.values())).applied()),
         utility=utility,

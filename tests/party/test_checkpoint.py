@@ -18,6 +18,7 @@ from labelward.errors import FileFormatError, InputError, OutputError
 from labelward.party import checkpoint
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
+from labelward.party.exchange import Exchange
 from labelward.party.roles import Topology
 from labelward.party.transcript import Header, Transcript
 from labelward.transport.in_process import connect_in_process
@@ -37,11 +38,25 @@ class Other(msgspec.Struct):
     named: str
 
 
+def exchange(frames: int, nonce: bytes = b"nonce") -> Exchange:
+    """What was exchanged with a peer after so many frames of a training."""
+    found = Exchange.begin(nonce, "left", (b"job",))
+    for frame in range(frames):
+        found = found.extended(bytes([frame]), outward=frame % 2 == 0)
+    return found
+
+
 def filled(folder: Path, last: int = 5, **more: Any) -> Checkpoints:
     """Checkpoints 0 to ``last``, each with a block of its own."""
     kept = Checkpoints(folder, **more)
     for number in range(last + 1):
-        kept.save(number, State(number), peers={"left": 2 * number}, blocks={f"tree-{number}": bytes([number]) * 9})
+        kept.save(
+            number,
+            State(number),
+            peers={"left": 2 * number},
+            blocks={f"tree-{number}": bytes([number]) * 9},
+            exchanges={"left": exchange(2 * number)},
+        )
     return kept
 
 
@@ -88,16 +103,25 @@ def test_only_the_owner_may_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("theirs", "expected"),
     [
-        ({"left": (6, 8, 10)}, (5, {"left": 10})),
-        ({"left": (6, 8)}, (4, {"left": 8})),
-        ({"left": (6, 8, 9, 11)}, (4, {"left": 8})),
-        ({"left": ()}, (0, {"left": 0})),
-        ({}, (0, {"left": 0})),
-        ({"left": (2, 4)}, (0, {"left": 0})),
+        ((0, 6, 8, 10), 5),
+        ((0, 6, 8), 4),
+        ((0, 6, 8, 9, 11), 4),
+        ((0,), 0),
+        ((), None),
+        ((0, 2, 4), 0),
     ],
 )
-def test_common(tmp_path: Path, theirs: dict[str, tuple[int, ...]], expected: tuple[int, dict[str, int]]) -> None:
-    assert filled(tmp_path).common(theirs) == expected
+def test_common(tmp_path: Path, theirs: tuple[int, ...], expected: int | None) -> None:
+    found = filled(tmp_path).common({"left": {number: exchange(number).digest for number in theirs}})
+    assert found == (None if expected is None else (expected, {"left": 2 * expected}))
+
+
+def test_equal_numbers_of_another_history_are_not_common(tmp_path: Path) -> None:
+    """The last one with an equal exchange is, whatever came after."""
+    kept = filled(tmp_path)
+    theirs = {number: exchange(number).digest for number in (0, 6, 8)} | {10: exchange(10, b"other").digest}
+    assert kept.common({"left": theirs}) == (4, {"left": 8})
+    assert kept.common({"left": {number: exchange(number, b"other").digest for number in (0, 6, 8, 10)}}) is None
 
 
 @given(data=st.data())
@@ -107,16 +131,14 @@ def test_common_is_the_newest_to_which_every_peer_has_its_part(
 ) -> None:
     """Against a search through all of them."""
     parts = data.draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=6))
-    theirs = {name: data.draw(st.sets(st.integers(1, 4))) for name in ("left", "right")}
+    theirs = {name: data.draw(st.sets(st.integers(0, 4))) for name in ("left", "right")}
     kept = Checkpoints(tmp_path_factory.mktemp("c"), keep=9)
     for number, (left, right) in enumerate(parts):
         kept.save(number + 1, State(number), peers={"left": left, "right": right})
     fitting = [
-        number + 1
-        for number, (left, right) in enumerate(parts)
-        if left in theirs["left"] | {0} and right in theirs["right"] | {0}
+        number + 1 for number, (left, right) in enumerate(parts) if left in theirs["left"] and right in theirs["right"]
     ]
-    found = kept.common({name: tuple(sorted(numbers)) for name, numbers in theirs.items()})
+    found = kept.common({name: dict.fromkeys(numbers, b"") for name, numbers in theirs.items()})
     assert (None if found is None else found[0]) == (max(fitting) if fitting else None)
 
 
@@ -245,10 +267,39 @@ def test_a_checkpoint_of_another_run_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_another_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("labelward.party.checkpoint.FORMAT", 2)
+        patched.setattr("labelward.party.checkpoint.FORMAT", 3)
         filled(tmp_path, 1)
-    with refused(FileFormatError, "format-version", value=2):
+    with refused(FileFormatError, "format-version", value=3):
         Checkpoints(tmp_path)
+
+
+def test_other_inputs_are_refused(tmp_path: Path) -> None:
+    """Of the party's own columns and labels, by itself."""
+    kept = Checkpoints(tmp_path)
+    kept.bind(b"columns")
+    kept.save(3, State(3))
+    Checkpoints(tmp_path).bind(b"columns")
+    with refused(InputError, "other-run", field=str(tmp_path), value=3):
+        Checkpoints(tmp_path).bind(b"changed")
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path)
+    kept.name_model("one", None)
+    kept.save(3, State(3))
+    Checkpoints(tmp_path).name_model("one", 3)
+    with refused(InputError, "other-run", field=str(tmp_path), value="one"):
+        Checkpoints(tmp_path).name_model("two", 3)
+
+
+def test_a_restart_keeps_what_was_drawn(tmp_path: Path) -> None:
+    kept = filled(tmp_path)
+    kept.restart()
+    assert (kept.numbers(), kept.progress) == ((0,), 0)
+    kept.rebind({"left": exchange(0, b"new")})
+    again = Checkpoints(tmp_path)
+    assert again.digests("left") == (exchange(0, b"new").digest,)
+    assert again.load(0, State)[1]("tree-0") == b"\0" * 9
 
 
 @pytest.mark.parametrize("name", ["", "../x", "A", "a/b", "a.b"])

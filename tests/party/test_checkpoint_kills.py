@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from labelward.party.checkpoint import Checkpoints
+from labelward.party.exchange import Exchange
 
 TREES, FEWEST = 6, 8
 """How many trees there are, and after how many attempts nobody is killed any more."""
@@ -68,23 +69,33 @@ class Party:
         return [block(f"tree-{tree}") for tree in range(1, number + 1)]
 
 
-def saved(party: Party, tree: int, added: Mapping[str, bytes], peers: Mapping[str, int]) -> None:
-    party.do(lambda kept: kept.save(tree, State(), peers=peers, blocks=added))
+def saved(party: Party, tree: int, added: Mapping[str, bytes], peers: Mapping[str, int], exchange: Exchange) -> None:
+    exchanges = dict.fromkeys(("active", "passive"), exchange)
+    party.do(lambda kept: kept.save(tree, State(), peers=peers, blocks=added, exchanges=exchanges))
 
 
 def attempt(folder: Path, killer: Killer, draw: random.Random, name: bytes, mortal: str) -> None:
     """Go on from the last common checkpoint, as the greeting does, and train; a tree is known by its attempt."""
     active, passive = (Party(folder / each, killer, draw, each == mortal) for each in ("active", "passive"))
-    resume, parts = active.kept.common({"passive": passive.kept.numbers()}) or (None, {})
-    behind = parts.get("passive") or None
+    theirs = dict(zip(passive.kept.numbers(), passive.kept.digests("active"), strict=True))
+    resume, parts = active.kept.common({"passive": theirs}) or (None, {})
+    behind = parts.get("passive")
     assert active.made(resume) == passive.made(behind)
     passive.do(lambda kept: kept.discard(behind))
     active.do(lambda kept: kept.discard(resume))
+    exchange = Exchange.begin(name, "passive", ())
     if resume is None:
-        active.do(lambda kept: kept.save(0, State(), peers={"passive": 0}))
+        passive.do(lambda kept: kept.save(0, State(), exchanges={"active": exchange}))
+        active.do(lambda kept: kept.save(0, State(), peers={"passive": 0}, exchanges={"passive": exchange}))
+    else:
+        exchange = active.kept.exchange(resume, "passive")
     for tree in range((resume or 0) + 1, TREES + 1):
         added = {f"tree-{tree}": name}
-        saves = [partial(saved, active, tree, added, {"passive": tree}), partial(saved, passive, tree, added, {})]
+        exchange = exchange.extended(name, outward=True)
+        saves = [
+            partial(saved, active, tree, added, {"passive": tree}, exchange),
+            partial(saved, passive, tree, added, {}, exchange),
+        ]
         draw.shuffle(saves)  # they do not wait for each other
         for save in saves:
             save()

@@ -7,11 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -35,7 +38,9 @@ from labelward.messages.handshake import Hello, RowIdDigests, RowSplit
 from labelward.messages.splitnn import BatchEmbeddings
 from labelward.messages.tree import EncryptedTreeRows, OwnSplit, PredictRequest, TrainingEnd, TreeStart
 from labelward.party import handshake
+from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
+from labelward.party.exchange import Exchange
 from labelward.party.handshake import Proposal, RowMasks
 from labelward.party.in_process import run_parties
 from labelward.party.roles import Topology
@@ -91,6 +96,10 @@ def pair() -> tuple[Context, Context, dict[str, Transport]]:
 
 def wait_for_active(ctx: Context) -> None:
     ctx.recv("active", TrainingEnd, (7,))
+
+
+class Empty(msgspec.Struct):
+    """A state of a test."""
 
 
 class Secret(Exception):  # noqa: N818
@@ -451,6 +460,62 @@ def test_every_differing_key_is_named_with_both_values() -> None:
         assert told.reason in error.reason
 
 
+def test_versions_of_libraries() -> None:
+    """Compared key by key as the job is, where a model says which ones matter."""
+    told = first(greet(replace(offer(), terms={"version of torch": "2.1"}), offer()))
+    assert told.value == {"version of torch": {"active": "2.1", "left": "absent"}}
+
+
+@pytest.mark.parametrize("progress", [{"active": 3}, {"left": 3}, {"active": 3, "left": 3}, {"active": 2, "right": 2}])
+def test_checkpoints_without_a_common_history(tmp_path: Path, progress: dict[str, int]) -> None:
+    """All refuse, with the progress of each; nothing is removed, and nothing is written."""
+    for party, last in progress.items():
+        kept = Checkpoints(tmp_path / party)
+        peers = NAMES[1:] if party == "active" else ("active",)
+        for number in range(last + 1):
+            exchanges = {peer: Exchange.begin(party.encode(), peer, ()) for peer in peers}
+            kept.save(number, Empty(), peers=dict.fromkeys(peers, number), exchanges=exchanges)
+
+    def met(party: str, ctx: Context) -> None:
+        ctx.checkpoints = Checkpoints(tmp_path / party)
+        if party == "active":
+            handshake.handshake_active(ctx, offer(), RowMasks.in_order(2, 0, 1))
+        else:
+            handshake.handshake_passive(ctx, offer())
+
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.lwc")}
+    told = first(errors_of({name: partial(met, name) for name in NAMES}))
+    assert told.value == dict.fromkeys(NAMES, 0) | progress
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.lwc")} == before
+
+
+@pytest.mark.parametrize("resume", [0, 2])
+def test_a_passive_party_refuses_a_beginning_that_costs_its_progress(tmp_path: Path, resume: int) -> None:
+    """By itself, whatever the active party says; and a checkpoint with another history than the one that it has."""
+    kept = Checkpoints(tmp_path)
+    kept.save(2, Empty(), exchanges={"active": Exchange.begin(b"n", "left", ())})
+    none = RowMask.pack(np.zeros(3, np.bool_))
+
+    def begin(ctx: Context) -> None:
+        ctx.recv("left", Hello, (0,))
+        ctx.send("left", hello("active"), (0,))
+        ctx.send("left", RowSplit(none, none, resume, b"x" * 32 if resume else b""), (0,))
+        ctx.recv("left", RowIdDigests, (0,))
+
+    def answer(ctx: Context) -> None:
+        ctx.checkpoints = kept
+        handshake.handshake_passive(ctx, offer())
+
+    raised = errors_of({"active": begin, "left": answer})["left"]
+    if resume:
+        with blamed("active", "peer-message", message="Begin", step=(0,), value=2):
+            raise raised
+    else:
+        with refused(HandshakeError, "disagreement", value={"active": 0, "left": 2}):
+            raise raised
+    assert kept.numbers() == (2,)
+
+
 def test_row_counts() -> None:
     told = first(greet(offer(), offer(ids=["x", "y"])))
     assert told.value == {"active": 3, "left": 2}
@@ -494,7 +559,7 @@ def test_rows_that_all_differ_are_counted_by_bucket() -> None:
 
 
 def hello(party: str, released: str | None = None, rows: int = 3) -> Hello:
-    return Hello(version("labelward") if released is None else released, party, JOB, rows, b"")
+    return Hello(version("labelward") if released is None else released, party, JOB, rows, b"", ())
 
 
 def says(mine: Hello) -> Program:
@@ -526,7 +591,7 @@ def test_what_a_peer_says_of_itself_is_safe_to_print() -> None:
     assert caught.value.value["left"].startswith("9?[2J?999")
     assert max(len(str(caught.value)), len(str(caught.value.value))) < 1000
     job = {f"key{number}\x1b": "\x1b" * 1000 for number in range(1000)}
-    raised = with_left(says(Hello(version("labelward"), "left", job, 3, b"")))
+    raised = with_left(says(Hello(version("labelward"), "left", job, 3, b"", ())))
     with refused_about("more", HandshakeError, "disagreement") as caught:
         raise raised["active"]
     for text in (str(caught.value), *caught.value.value):

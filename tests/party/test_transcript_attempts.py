@@ -175,7 +175,7 @@ def test_each_record_is_read_as_often_as_one_attempt_said_it(said: list[list[obj
 
 def test_a_disturbed_run_has_the_content_of_an_undisturbed_one() -> None:
     """Repeated under other keys, with other ciphertexts; a later attempt that begins in the middle."""
-    hello, ready = Hello("1", "active", {}, 3, b"a"), RowIdDigests(b"1", ())
+    hello, ready = Hello("1", "active", {}, 3, b"a", ()), RowIdDigests(b"1", ())
     start = [("received", "active", (0,), hello), ("received", "active", (0,), ready)]
     again = [
         ("received", "active", (0,), Hello("1", "active", {}, 3, b"b", (1,))),

@@ -20,7 +20,7 @@ from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.label_dp import LpMst, RandomizedLabels
 from labelward.defenses.leakage_meter import LeakageBudget, LeakageMeter, MonitorConfig
 from labelward.defenses.local_trees import LocalTrees
-from labelward.errors import InputError, LabelwardError, OutputError, PolicyError
+from labelward.errors import HandshakeError, InputError, LabelwardError, OutputError, PolicyError
 from labelward.party.checkpoint import Checkpoints
 from labelward.policy.base import Policy, TrainingTargets
 from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
@@ -180,7 +180,7 @@ def test_work_is_not_done_again(tmp_path: Path) -> None:
     sent = ended.views["left"].counts()["received", "TreeStart"][0]
     assert sent <= given.params.trees + 1
     assert run.checkpoints("active").numbers() == (0, 2, 3, 4)
-    assert run.checkpoints("left").numbers() == (2, 3, 4)
+    assert run.checkpoints("left").numbers() == (0, 2, 3, 4)
 
 
 @pytest.mark.parametrize("kind", [SecureBoost, FederatedForest])
@@ -264,16 +264,31 @@ def test_damaged_checkpoints_are_left_out_of_account(tmp_path: Path, party: str,
         newest = max((run.folder / party / "checkpoint").glob(f"*{suffix}"), key=lambda path: path.name)
         newest.write_bytes(change(newest.read_bytes()))
         assert run.checkpoints(party).damaged
+        if not run.checkpoints(party).numbers():  # the draws of the beginning, to which all others refer
+            with lost(run):
+                run.attempt()
+            run.restart()
         assert_same(run.finish(), calm)
 
 
+def lost(run: Interrupted) -> Any:
+    """All parties refuse, since one has no part of the others' progress."""
+    progress = {party: run.checkpoints(party).progress for party in run.setting.parts}
+    return refused(HandshakeError, "disagreement", value=progress)
+
+
 def test_a_party_that_lost_everything(tmp_path: Path) -> None:
-    """Then all begin from the start; the active party with what it drew."""
+    """Nobody throws anything away; with --restart all begin from the start, the active party with what it drew."""
     calm, (given, policies) = undisturbed("boosted", tmp_path), CASES["boosted"]
     for party in NAMES:
         run = Interrupted(setting=given, folder=tmp_path / party, policies=policies)
         assert run.attempt(Cut("active", calm.passed["active"] - 4)) is None
         run.checkpoints(party).purge()
+        before = {each: run.checkpoints(each).numbers() for each in NAMES}
+        with lost(run):
+            run.attempt()
+        assert {each: run.checkpoints(each).numbers() for each in NAMES} == before
+        run.restart()
         assert_same(run.finish(), calm)
 
 
@@ -380,6 +395,9 @@ def test_noise_that_is_lost_is_not_drawn_again(tmp_path: Path) -> None:
     assert run.attempt(Cut("active", 40)) is None
     for path in (tmp_path / "active" / "checkpoint").glob("beginning.lwb"):
         path.write_bytes(b"torn")
+    with lost(run):
+        run.attempt()
+    run.restart()
     for _ in range(2):
         with refused_about("beginning.lwb", PolicyError, "cannot-act", value="noisy"):
             run.attempt()

@@ -209,7 +209,7 @@ def test_without_any_attack(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(JOB)
     append_row(tmp_path, make_row(attack=None, leakage=None, party=None))
     text = write_report(tmp_path).read_text(encoding="utf-8")
-    assert "No attack was run" in text
+    assert "No attack on labels was run" in text
     assert "<svg" not in text
 
 

@@ -52,6 +52,14 @@ def other_metric(name: str, value: float, own: float, chance: float, **more: Any
     return [make_row(leakage=leakage, **more)]
 
 
+def matched(value: float, own: float, accuracy: float, alone: float, **more: Any) -> list[ResultRow]:
+    """Return rows of an attack that ranks itself by accuracy, with figures on the common scale."""
+    leakage = make_leakage(value, own)
+    for each, found in ((leakage, accuracy), (leakage["without_view"], alone), (leakage["chance"], 0.52)):
+        each |= {"accuracy": found - 0.05, "matched_accuracy": found}
+    return [make_row(seed=seed, leakage=leakage | {"primary": "accuracy"}, **more) for seed in (1, 2)]
+
+
 OWN = [0.54, 0.56]
 LEAK = rows([0.69, 0.71], OWN)
 CLUSTERING: dict[str, Any] = {"attack": {"kind": "clustering"}}
@@ -99,6 +107,17 @@ SITUATIONS: dict[str, list[list[ResultRow]]] = {
         LEAK,
         rows(OWN, OWN, **CLUSTERING),
         defended([0.3, 0.3], lmid(0.1)),
+        defended(OWN, lmid(0.1), **CLUSTERING),
+    ],
+    "the strongest attack ranks itself by another metric and stands last": [
+        LEAK,
+        matched(0.88, 0.1, 0.97, 0.6, attack={"kind": "instance-clustering"}),
+        defended([0.3, 0.3], lmid(0.1)),
+    ],
+    "no figure below that of own columns is protection": [
+        matched(0.7, 0.0, 0.93, 0.5, attack={"kind": "instance-clustering"}),
+        matched(0.1, 0.0, 0.60, 0.5, attack={"kind": "instance-clustering"}, defense=lmid(0.1)),
+        rows(OWN, OWN, **CLUSTERING),
         defended(OWN, lmid(0.1), **CLUSTERING),
     ],
     "attacks that do not read the view": [rows(OWN, OWN, **CLUSTERING), defended(OWN, lmid(0.1), **CLUSTERING)],

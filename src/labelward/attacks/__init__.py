@@ -6,7 +6,7 @@ A new one is one module and one line here.
 from labelward.attacks.base import Attack
 from labelward.registry import Registry
 
-__all__ = ["ATTACKS", "STANDING"]
+__all__ = ["ATTACKS", "STANDING", "fitting_attacks"]
 
 # The kinds that a job file may name; ATTACKS.make(kind, parameters) builds one, ATTACKS.classes() lists them.
 ATTACKS: Registry[Attack] = Registry(
@@ -14,12 +14,21 @@ ATTACKS: Registry[Attack] = Registry(
     __name__,
     [
         "active_completion:ActiveCompletion",
+        "bin_reconstruction:BinReconstruction",
         "clustering:Clustering",
+        "consensus:Consensus",
+        "embedding_inversion:EmbeddingInversion",
+        "gradient_directions:GradientDirections",
         "gradient_sign:GradientSign",
         "id2graph:ID2Graph",
         "instance_clustering:InstanceClustering",
+        "latent_classes:LatentClasses",
+        "leaf_smoothing:LeafSmoothing",
+        "leaf_weights:LeafWeightGuess",
+        "node_sums:NodeSums",
         "passive_completion:PassiveCompletion",
         "pure_leaves:PureLeaves",
+        "spectral_clustering:SpectralClustering",
         "split_posterior:SplitPosterior",
         "union:Union",
         "union:UnionClustering",
@@ -28,3 +37,11 @@ ATTACKS: Registry[Attack] = Registry(
 
 STANDING = "split-posterior"
 """The attack that is part of every audit of classes, listed or not: it shows that the row split no longer leaks."""
+
+
+def fitting_attacks(model: str) -> list[str]:
+    """Return the kinds of attacks that apply to views of a kind of model, other than the one of every audit.
+
+    The strongest attack differs from table to table, so all of them are run; an attack without the view is one of them.
+    """
+    return [kind for kind, each in ATTACKS.classes().items() if kind != STANDING and model in (each.models or (model,))]

@@ -1,9 +1,12 @@
-"""Attack interface: a function of one party's recorded view, its own data, and stated auxiliary knowledge."""
+"""Attack interface: a function of one party's recorded view, its own data, and stated auxiliary knowledge.
+
+An attack infers labels (of a party without them) or columns of other parties (of any party).
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -14,6 +17,28 @@ from labelward.errors import JobError
 from labelward.metrics.registry import Metric
 from labelward.parameters import Parameters
 from labelward.party.view import View
+
+UPPER_BOUND = "all labels"
+"""The baseline that knows the labels of all other rows: no attack, since nobody who attacks knows them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedStart:
+    """The initial weights of a split network, if they were drawn from the seed that all parties share.
+
+    Up to version 0.1.0 they were. Later versions draw them from each owner's private seed; these weights then have
+    nothing to do with the run.
+
+    Attributes:
+        tops: takes the number of classes; returns, for each set of parties that may have columns, float64 [classes,
+            numbers]: the derivative of the logits by the embedding of the view's party. Nothing without a linear top
+            model.
+        bottom: takes a peer, its number of columns and the size of its embedding; returns its bottom model (a
+            ``torch.nn.Module``) for columns that are numbers and are scaled already. None: no such preset.
+    """
+
+    tops: Callable[[int], Sequence[NDArray[np.float64]]]
+    bottom: Callable[[str, int, int], Any] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +55,16 @@ class AttackerData:
             ``features``; None for other models. Where it is a ``Sequential`` whose first part has ``categories``, that
             part encodes the columns.
         untrained: returns a fresh copy of the same bottom model before training.
+        returned: yields the gradients that the active party returned in the first epoch, batch by batch, by peer, as it
+            computes them again: float64 [rows of the batch, numbers]. None: other parties and models.
+        shared_start: returns the initial weights that a version up to 0.1.0 would have drawn; None for other models.
         outside: the same columns of the party's other rows, which the model was not trained on; None: no such rows.
         other_runs: views of the same party in other runs over the same rows, such as those of other seeds.
+        labels: float64 [rows], of a label holder: class numbers, or regression targets; NaN where another party holds
+            the label; None: it holds none.
+        weights: float64 [rows]: its row weights; None: all are 1.
+        encrypted_rows: at the active party of a tree model, returns for each tree the integers that it encrypted,
+            int64 [rows, k], each row as often as it was drawn, and which of the k counts rows; None: no such model.
     """
 
     features: NDArray[Any]
@@ -39,8 +72,13 @@ class AttackerData:
     categories: Mapping[str, int] = field(default_factory=dict)
     bottom: Callable[[], Any] | None = None
     untrained: Callable[[], Any] | None = None
+    returned: Callable[[], Iterable[Mapping[str, NDArray[np.float64]]]] | None = None
+    shared_start: Callable[[], SharedStart] | None = None
     outside: NDArray[Any] | None = None
     other_runs: Sequence[View] = ()
+    labels: NDArray[np.float64] | None = None
+    weights: NDArray[np.float64] | None = None
+    encrypted_rows: Callable[[View], Iterator[tuple[NDArray[np.int64], int]]] | None = None
 
     def numbers(self) -> NDArray[np.float64]:
         """Return float64 [rows, wide] without gaps, for attacks that measure distances.
@@ -107,6 +145,31 @@ class LabelGuess:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ColumnGuess:
+    """The attacker's inference of columns of other parties, for each training row.
+
+    Attributes:
+        cells: by party float64 [rows, columns]: the bin or value of each cell, in the order of the party's encoded
+            columns; NaN: no answer. A party without an answer may be left out.
+        kind: what ``cells`` contains: ``"bins"``, numbered from 0 in the order of the column's values over all training
+            rows, or the codes of categories (-1: the value is missing); ``"values"`` of the encoded columns; or
+            ``"standardized"``: values less their mean, divided by their standard deviation over all training rows
+            (codes of categories as they are).
+        scores: by party and name of a column, float64 [rows, values]: the score of each value of the column, in
+            ascending order, on any scale that orders the rows of a value.
+        notes: as :attr:`LabelGuess.notes`.
+    """
+
+    cells: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    kind: Literal["bins", "values", "standardized"] = "bins"
+    scores: Mapping[tuple[str, str], NDArray[np.float64]] = field(default_factory=dict)
+    notes: dict[str, float] = field(default_factory=dict)
+
+
+Guess = LabelGuess | ColumnGuess
+
+
+@dataclass(frozen=True, kw_only=True)
 class Baseline:
     """A guess without the view, as a reference for an attack.
 
@@ -116,7 +179,7 @@ class Baseline:
             share it; None: the attack with its parameters.
     """
 
-    guess: Callable[[np.random.Generator], LabelGuess]
+    guess: Callable[[np.random.Generator], Guess]
     depends_on: Hashable = None
 
 
@@ -130,6 +193,8 @@ class Attack(Parameters, ABC):
             :data:`labelward.metrics.registry.METRICS`.
         reads_view: whether it reads anything of the view but the number of rows.
         models: the kinds of model whose views it reads; none: of any, since it reads none of what models differ in.
+        roles: the roles whose views it reads.
+        target: what it infers: ``"labels"``, as a :class:`LabelGuess`, or ``"columns"``, as a :class:`ColumnGuess`.
     """
 
     kind: ClassVar[str]
@@ -137,6 +202,8 @@ class Attack(Parameters, ABC):
     metrics: ClassVar[tuple[Metric, ...]] = ()
     reads_view: ClassVar[bool] = True
     models: ClassVar[tuple[str, ...]] = ()
+    roles: ClassVar[tuple[str, ...]] = ("passive",)
+    target: ClassVar[Literal["labels", "columns"]] = "labels"
 
     @property
     def labels_needed(self) -> int:
@@ -157,6 +224,11 @@ class Attack(Parameters, ABC):
     def reads_arrays(self) -> bool:
         """Whether the attack reads embeddings or gradients, so that a view with digests of them is not sufficient."""
         return False
+
+    @property
+    def reads_trees(self) -> bool:
+        """Whether the attack reads which rows share visible leaves of trees."""
+        return not {"secureboost", "forest"}.isdisjoint(self.models)
 
     @property
     def behavior(self) -> dict[str, Any] | None:
@@ -188,10 +260,24 @@ class Attack(Parameters, ABC):
             )
 
     @abstractmethod
-    def __call__(
-        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
-    ) -> LabelGuess:
-        """Return a guess for every training row; an :class:`InputError` for a view that it cannot read."""
+    def __call__(self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator) -> Any:
+        """Return a guess for every training row, by :attr:`target` a :class:`LabelGuess` or a :class:`ColumnGuess`.
+
+        Raises:
+            InputError: a view that it cannot read.
+        """
+
+    def follows_from(self, view: View, own: AttackerData, labels: NDArray[np.int64]) -> bool:
+        """Return whether what the attack reads of the view is a fixed function of the labels, and given by these.
+
+        If it holds for the true labels but not after a change of one, no epsilon covers the view.
+
+        Args:
+            view: as the attack gets it.
+            own: as the attack gets it.
+            labels: int64 [training, validation and test rows], class numbers in the order that all parties share.
+        """
+        return False
 
     def score(self, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
         """Return the attack's own :attr:`metrics` of a guess, by name.

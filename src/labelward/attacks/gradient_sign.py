@@ -65,7 +65,7 @@ class GradientSign(Attack):
         if model.get("top"):
             raise JobError(
                 "the direct attack reads gradients of logits, which there are only without a top model; set "
-                "[model] top = false",
+                "[model] top = false, or use gradient-directions, which reads labels from gradients of any top model",
                 code="unsupported",
             )
 
@@ -86,7 +86,7 @@ class GradientSign(Attack):
         if view.parameter("model.top") is not False:
             raise DataError(
                 "the direct attack reads the gradients of logits, but the view is not of a split network without a top "
-                "model ([model] top = false): with a top model no component of a gradient corresponds to a class",
+                "model ([model] top = false); gradient-directions reads labels from gradients of any top model",
                 code="unsupported",
                 value=view.party,
             )

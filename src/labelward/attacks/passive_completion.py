@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, LabelGuess
+from labelward.attacks.base import UPPER_BOUND, Attack, AttackerData, AuxiliaryKnowledge, Baseline, LabelGuess
 from labelward.attacks.clustering import validate_classes, validate_rows
 from labelward.attacks.gradient_sign import GradientSign
 from labelward.attacks.nets.view_gradients import has_gradients, require_passive_view
@@ -161,7 +161,7 @@ class Completion(Attack):
 
             return oracle_upper_bound(self, own, truth, classes=aux.classes, rng=rng)
 
-        return {"all labels": Baseline(guess=guess, depends_on=(self.learning_rate, self.shrink, self.alpha, self.mix))}
+        return {UPPER_BOUND: Baseline(guess=guess, depends_on=(self.learning_rate, self.shrink, self.alpha, self.mix))}
 
     def _known(self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, rng: np.random.Generator) -> Known:
         """Return the rows and labels to train on."""

@@ -87,6 +87,14 @@ class SplitPosterior(Attack):
             reason = f"must add up to the {rows} rows, not {sum(counts)}"
             raise JobError(reason, code="conflict", field="class_counts", value=sum(counts))
 
+    def follows_from(self, view: View, own: AttackerData, labels: Integers) -> bool:
+        """Return whether the masks are those that a draw stratified by these labels gives."""
+        runs = _runs(view, own)
+        counts = np.bincount(labels)
+        if not runs or len(counts) < 2 or any(len(sides) != len(labels) for sides, _ in runs):
+            return False
+        return any(_Masks.drawn(runs, counts, how).fit(labels) for how in ("random", "reference"))
+
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
     ) -> LabelGuess:
@@ -98,8 +106,7 @@ class SplitPosterior(Attack):
             JobError: the class counts do not fit the classes or the view's rows.
             DataError: another run has other rows.
         """
-        masks = [(_sides(each), _seed(each)) for each in (view, *own.other_runs)]
-        runs = [(each, seed) for each, seed in masks if each is not None]
+        runs = _runs(view, own)
         sides = [each for each, _ in runs]
         counts = self._counts(aux)
         if sides:
@@ -158,6 +165,12 @@ class _Masks(NamedTuple):
     @classmethod
     def of(cls, runs: Sequence[tuple[Integers, int]], counts: Integers, how: str) -> _Masks:
         """Return the masks of runs (sides of all rows, seed) under one way of drawing."""
+        masks = cls.drawn(runs, counts, how)
+        return masks._replace(odds=masks._odds(counts))
+
+    @classmethod
+    def drawn(cls, runs: Sequence[tuple[Integers, int]], counts: Integers, how: str) -> _Masks:
+        """As :meth:`of`, without the odds."""
         rows = len(runs[0][0])
         found, drawn = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
         for sides, seed in runs:
@@ -166,8 +179,11 @@ class _Masks(NamedTuple):
             numbered = np.unique(both, return_inverse=True)[1]  # so that many runs do not overflow
             found, drawn = numbered[:rows], numbered[rows:]
         sequences = np.split(drawn.astype(np.int32), np.cumsum(counts)[:-1])
-        masks = cls(found.astype(np.int32), sequences, 0.0)
-        return masks._replace(odds=masks._odds(counts))
+        return cls(found.astype(np.int32), sequences, 0.0)
+
+    def fit(self, labels: Integers) -> bool:
+        """Return whether the rows of each class have its symbols, in order."""
+        return all(np.array_equal(self.symbols[labels == each], row) for each, row in enumerate(self.sequences))
 
     def beliefs(self, prior: Floats) -> Floats:
         """Return float64 [rows, classes]: the posterior under a prior of the same shape; the prior, where the masks
@@ -257,6 +273,12 @@ def _stratified(counts: Integers, tested: int, watched: int, seed: int, how: str
 
 def _state(seed: int, purpose: str) -> int:
     return int(generators.learning(seed, "", 0, purpose).integers(2**31))
+
+
+def _runs(view: View, own: AttackerData) -> list[tuple[Integers, int]]:
+    """Return sides of all rows and seed of each run whose view has the masks."""
+    masks = [(_sides(each), _seed(each)) for each in (view, *own.other_runs)]
+    return [(sides, seed) for sides, seed in masks if sides is not None]
 
 
 def _sides(view: View) -> Integers | None:

@@ -1,4 +1,4 @@
-"""An audit: every seed and every variant trained, every passive party's view attacked, one row for each; resumable.
+"""An audit: every seed and every variant trained, the views of all parties attacked, one row for each; resumable.
 
 A row counts once it is on the disk; a training counts once its ``run.json`` and all its rows are. What a killed audit
 left of an unfinished training is removed and done again, so that starting the same command twice gives the same rows as
@@ -15,16 +15,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from labelward.attacks import STANDING
-from labelward.attacks.base import Attack, AttackerData, LabelGuess
+from labelward.attacks.base import UPPER_BOUND, Attack, AttackerData, Guess, LabelGuess
 from labelward.auditing.traffic import wire_flows
 from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, JobError, OutputError, PolicyError
 from labelward.federation.components import (
     attack_with_defaults,
+    attacking_parties,
     check_job,
     make_attack,
     make_engine,
@@ -45,6 +47,7 @@ from labelward.federation.simulation import (
 from labelward.he import Engine
 from labelward.job import ComponentSpec, Job, Variant
 from labelward.leakage.embeddings import Explainer
+from labelward.leakage.privacy_figures import PrivacyScorer, ViewGuess
 from labelward.leakage.run_attack import attack_and_score, sample_known_rows, score_baselines, score_without_view
 from labelward.metrics.utility import Baselines, baselines, utility
 from labelward.party.transcript import FILE_NAME
@@ -93,7 +96,7 @@ def audit(
         watch: hears how far it is.
         protections: where keys come from; a seeded source is refused.
         explained: look at what the bottom models of the first seed's runs learned, where the model has any.
-        attackers: the passive parties that attack; all of them where none is named.
+        attackers: the parties that attack; all that the job's attacks name where none is named.
         repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
 
     Raises:
@@ -190,18 +193,27 @@ class _Seed:
     upper_bound: bool
     explainer: Explainer
     prospect: CostModel | None
-    comparisons: dict[tuple[str, ComponentSpec], dict[str, Any]] = field(default_factory=dict)
-    bounds: dict[Hashable, LabelGuess] = field(default_factory=dict)
+    scorer: PrivacyScorer | None
+    comparisons: dict[tuple[str, ComponentSpec], tuple[tuple[Guess, ...], dict[str, Any]]] = field(default_factory=dict)
+    bounds: dict[Hashable, Guess] = field(default_factory=dict)
 
     def own(self, party: str) -> AttackerData:
-        """Return a party's columns, as its attacks take them."""
+        """Return a party's columns, and the labels that it holds, as its attacks take them."""
         own = next(each for each in self.data.parties if each.name == party)
-        return dataclasses.replace(attacker_data(own), outside=own.test)
+        found = dataclasses.replace(attacker_data(own), outside=own.test)
+        if party not in self.data.holders:
+            return found
+        held = self.data.holds(party)[: len(self.data.train_values)]
+        labels = np.where(held, self.data.train_values, np.nan)
+        return dataclasses.replace(found, labels=labels, weights=self.data.train_weights)
 
-    def compared(self, name: ComponentSpec, attack: Attack, view: View, own: AttackerData) -> dict[str, Any]:
+    def compared(
+        self, name: ComponentSpec, attack: Attack, view: View, own: AttackerData
+    ) -> tuple[tuple[Guess, ...], dict[str, Any]]:
         """Return what an attack is compared with, none of which depends on the view: worked out once for a party.
 
-        That is what it reaches without the view, and other ways to the labels with what the attacker knows.
+        That is what it reaches without the view, and other ways to the labels with what the attacker knows: guesses,
+        without those that use labels of all rows, and metrics.
         """
         key = (view.party, name)
         if key not in self.comparisons:
@@ -209,8 +221,19 @@ class _Seed:
             beside = score_baselines(
                 attack, view, self.data, seed=self.seed, own=own, upper_bound=self.upper_bound, cache=self.bounds
             )
-            self.comparisons[key] = {"without_view": blind} | ({"beside": beside} if beside else {})
+            guesses = (blind.guess, *(each.guess for kind, each in beside.items() if kind != UPPER_BOUND))
+            figures: dict[str, Any] = {"without_view": blind.metrics}
+            if beside:
+                figures["beside"] = {kind: each.metrics for kind, each in beside.items()}
+            self.comparisons[key] = guesses, figures
         return self.comparisons[key]
+
+    def privacy(self, view: View, attacks: list[ViewGuess], variant: Variant) -> list[dict[str, Any]]:
+        """Return the figures of privacy of each attack on a party's view; empty ones if the job wants none."""
+        if self.scorer is None:
+            return [{} for _ in attacks]
+        delta = max((each.params.get("delta") or 0.0 for each in variant.chain), default=0.0)
+        return self.scorer.score(view, attacks, delta=delta)
 
 
 @dataclass(frozen=True)
@@ -245,7 +268,10 @@ class _Audit:
     def run(self) -> None:
         """Do what is missing."""
         self.done = {row.key() for row in read_rows(self.out)}
-        runs: list[MaliciousRun | None] = [None, *malicious_runs(self._attacking, map(make_attack, self.attacks))]
+        runs: list[MaliciousRun | None] = [
+            None,
+            *malicious_runs((party, make_attack(attack)) for party, attack in self._attacking),
+        ]
         units = [
             (seed, variant, each) for seed in self.job.run.seeds for variant in self.job.variants() for each in runs
         ]
@@ -276,9 +302,16 @@ class _Audit:
         """How the model is run."""
         return model_family(self.job.model)
 
-    @property
-    def _attacking(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.job.passive if not self.attackers or each.name in self.attackers)
+    @cached_property
+    def _attacking(self) -> list[tuple[str, ComponentSpec]]:
+        """Who attacks how, by party."""
+        parties = [each.name for each in (*self.job.passive, self.job.active)]
+        return [
+            (party, attack.without("party"))
+            for party in parties
+            for attack in self.attacks
+            if party in attacking_parties(self.job, attack) and (not self.attackers or party in self.attackers)
+        ]
 
     def _finished(self, seed: int, variant: Variant, deviation: MaliciousRun | None) -> bool:
         keys = {self._row(seed, variant, party, attack).key() for party, attack in self._attackers(deviation)}
@@ -288,10 +321,10 @@ class _Audit:
     def _attackers(self, deviation: MaliciousRun | None) -> list[tuple[str | None, ComponentSpec | None]]:
         """Return who attacks how, once for each row of a training; an honest run has a row at least."""
         wanted = None if deviation is None else deviation.behavior
-        parties = self._attacking if deviation is None else (deviation.party,)
-        attacks = [attack for attack in self.attacks if malicious_behavior(make_attack(attack)) == wanted]
         found: list[tuple[str | None, ComponentSpec | None]] = [
-            (party, attack) for party in parties for attack in attacks
+            (party, attack)
+            for party, attack in self._attacking
+            if malicious_behavior(make_attack(attack)) == wanted and (deviation is None or deviation.party == party)
         ]
         return found or [(None, None)]
 
@@ -321,7 +354,8 @@ class _Audit:
         )
         beside = baselines(self.programs, data, seed=seed, precision=self.job.encryption.precision)
         explainer, prospect = Explainer(self.programs, data, seed), cost_model(self.job, data, self.engine, seed)
-        return _Seed(seed, data, beside, self.job.leakage.upper_bound, explainer, prospect)
+        scorer = PrivacyScorer(data, seed) if self.job.leakage.privacy else None
+        return _Seed(seed, data, beside, self.job.leakage.upper_bound, explainer, prospect, scorer)
 
     def _train(self, at: _Seed, variant: Variant, deviation: MaliciousRun | None) -> None:
         folder = run_folder(self.out, variant.as_list(), at.seed, "" if deviation is None else deviation.slug)
@@ -364,7 +398,8 @@ class _Audit:
         rows, accounts = self._attack(run)
         if self.explained and at.seed == self.job.run.seeds[0]:
             self.watch("explanations", 0, 0, detail)
-            at.explainer.explain(folder, self._attacking if deviation is None else (deviation.party,))
+            passive = [each.name for each in self.job.passive if not self.attackers or each.name in self.attackers]
+            at.explainer.explain(folder, passive if deviation is None else (deviation.party,))
         write_run(self.out, self._details(run, accounts))
         for row in rows:
             if row.key() not in self.done:
@@ -372,13 +407,14 @@ class _Audit:
                 self.done.add(row.key())
 
     def _attack(self, run: _Run) -> tuple[list[ResultRow], list[AttackAccount]]:
-        rows, accounts = [], []
+        accounts: list[AttackAccount] = []
+        leakages: dict[tuple[str | None, ComponentSpec | None], Any] = {}
+        guesses: dict[str, list[tuple[ComponentSpec, ViewGuess]]] = {}
         at, programs = run.at, self.programs
         worth = utility(programs, run.ended.margins, at.data, at.beside)
         versions = library_versions(programs.libraries)
         attackers = self._attackers(run.deviation)
         for number, (party, attack) in enumerate(attackers):
-            leakage = None
             if party is not None and attack is not None:
                 self.watch("attacks", number, len(attackers), f"{without_defaults(attack).label} by {party}")
                 view, made = run.views[party], make_attack(attack)
@@ -386,7 +422,12 @@ class _Audit:
                 if made.reads_other_runs:
                     own = dataclasses.replace(own, other_runs=self._other_views(run, party))
                 found = attack_and_score(made, view, at.data, seed=at.seed, own=own)
-                leakage = {**found.leakage, **at.compared(attack, made, view, own)}
+                blind, compared = at.compared(attack, made, view, own)
+                leakages[party, attack] = {**found.leakage, **compared}
+                if isinstance(found.guess, LabelGuess) and party not in at.data.holders:
+                    without = tuple(each for each in blind if isinstance(each, LabelGuess))
+                    each = ViewGuess(attack=made, own=own, guess=found.guess, blind=without)
+                    guesses.setdefault(party, []).append((attack, each))
                 accounts.append(
                     AttackAccount(
                         party=party,
@@ -396,8 +437,12 @@ class _Audit:
                         seconds=found.seconds,
                     )
                 )
-            figures = {"leakage": leakage, "utility": worth, "cost": run.ended.cost, "versions": versions}
-            rows.append(self._row(at.seed, run.variant, party, attack, **figures))
+        for party, attacked in guesses.items():
+            figures = at.privacy(run.views[party], [each for _, each in attacked], run.variant)
+            for (attack, _), of_attack in zip(attacked, figures, strict=True):
+                leakages[party, attack].update(of_attack)
+        common: dict[str, Any] = {"utility": worth, "cost": run.ended.cost, "versions": versions}
+        rows = [self._row(at.seed, run.variant, *each, leakage=leakages.get(each), **common) for each in attackers]
         return rows, accounts
 
     def _other_views(self, run: _Run, party: str) -> tuple[View, ...]:

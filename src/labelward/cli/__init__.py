@@ -4,8 +4,6 @@ Exit codes: 0 success; 2 invalid input, or an interrupt; 3 failed communication 
 Slow imports are inside the commands, so that ``labelward --help`` is fast.
 """
 
-from __future__ import annotations
-
 import sys
 
 __all__ = ["main"]

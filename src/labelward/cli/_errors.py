@@ -1,7 +1,5 @@
 """Error handling: one line on stderr, and the exit code."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -30,8 +28,6 @@ def check_output_file(path: Path, *, force: bool, ending: str = "") -> None:
     """Check that an output file can be written, before any work is done.
 
     Args:
-        path: of the file.
-        force: whether it may be overwritten.
         ending: required ending of its name.
 
     Raises:
@@ -44,26 +40,13 @@ def check_output_file(path: Path, *, force: bool, ending: str = "") -> None:
     if path.is_dir():
         raise OutputError("is a folder; give the name of a file", code="exists", field=str(path), value=str(path))
     if not path.name.endswith(ending):
-        raise OutputError(
-            f"the file name must end in {ending}",
-            code="choice",
-            field=str(path),
-            value=path.name,
-        )
+        raise OutputError(f"the file name must end in {ending}", code="choice", field=str(path), value=path.name)
     if not path.parent.is_dir():
-        raise OutputError(
-            f"cannot be written: the folder {path.parent} does not exist",
-            code="not-found",
-            field=str(path),
-            value=str(path.parent),
-        )
+        reason = f"cannot be written: the folder {path.parent} does not exist"
+        raise OutputError(reason, code="not-found", field=str(path), value=str(path.parent))
     if not os.access(path.parent, os.W_OK):
-        raise OutputError(
-            f"cannot be written: the folder {path.parent} is read-only",
-            code="unwritable",
-            field=str(path),
-            value=str(path.parent),
-        )
+        reason = f"cannot be written: the folder {path.parent} is read-only"
+        raise OutputError(reason, code="unwritable", field=str(path), value=str(path.parent))
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -83,10 +84,7 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], wor
 
 _MAX_LINES: Final = 10_000
 _TIMEOUT: Final = 2.0  # seconds
-
-
-def _to_stderr(line: str) -> None:
-    typer.echo(line, err=True)
+_TO_STDERR: Final = partial(typer.echo, err=True)
 
 
 class StderrWriter:
@@ -98,7 +96,7 @@ class StderrWriter:
         write: writes one line; after an error, such as a closed pipe, nothing more is written.
     """
 
-    def __init__(self, write: Callable[[str], None] = _to_stderr) -> None:
+    def __init__(self, write: Callable[[str], None] = _TO_STDERR) -> None:
         self._lines: queue.Queue[str | None] = queue.Queue(_MAX_LINES)
         self._write = write
         self._thread = threading.Thread(target=self._run, daemon=True, name="labelward-stderr")

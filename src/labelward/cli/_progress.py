@@ -1,7 +1,5 @@
 """Progress display on stderr: finished runs, current phase, estimated time left."""
 
-from __future__ import annotations
-
 import sys
 import time
 from types import TracebackType
@@ -21,7 +19,6 @@ class ProgressDisplay:
 
     Args:
         what: description until the first run starts.
-        quiet: no output.
     """
 
     def __init__(self, what: str, *, quiet: bool = False) -> None:

@@ -1,7 +1,5 @@
 """Log of a party's run: sentences or JSON lines on stderr, and ``log.jsonl``."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -58,7 +56,6 @@ class RunLog:
     Args:
         path: of the log file, which is written as soon as its folder exists.
         json_lines: print JSON lines instead of sentences.
-        quiet: print nothing on stderr.
     """
 
     def __init__(self, path: Path, *, json_lines: bool, quiet: bool) -> None:

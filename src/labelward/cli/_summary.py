@@ -17,27 +17,33 @@ if TYPE_CHECKING:
 
 def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> None:
     """Print a table and summary sentences for each (dataset, model, engine)."""
+    from labelward.report.column_leakage import about_columns, about_labels, column_sentences
     from labelward.report.narrative import budget_notice, headline, split_notice, without_standing
     from labelward.report.summary import summary_table
 
     tables: dict[tuple[str, ...], list[SummaryRow]] = {}
     for row in summary_table(rows):
         tables.setdefault((row.dataset, repr(row.model), repr(row.engine)), []).append(row)
-    for table in tables.values():
+    for everything in tables.values():
+        table, columns = about_labels(everything), about_columns(everything)
         first = table[0]
         bits = f" {first.engine.bits} bits" if first.engine.bits else ""
         engine = "" if first.engine.name == "none" else f", {first.engine.name}{bits}"
         title = f"{first.dataset}, {first.model['kind']}{engine}"
         print_table(title, *_cells(without_standing(table)), words=3, spare=("traffic", "training time", "chance"))
-        for sentence in (*headline(table, None), *budget_notice(budget), *split_notice(table)):
+        if columns:
+            print_table(f"{title}: columns of other parties", *_cells(columns), words=3, spare=("chance",))
+        sentences = (*headline(table, None), *budget_notice(budget), *split_notice(table), *column_sentences(columns))
+        for sentence in sentences:
             typer.echo(sentence)
 
 
 def _cells(table: Sequence[SummaryRow]) -> tuple[list[str], list[list[str]]]:
     from labelward.report.formatting import data_size, duration
     from labelward.report.metrics import metric_name, spread_text
+    from labelward.report.narrative import ranking_metric
 
-    leak = next((row.primary for row in table if row.primary), None)
+    leak = ranking_metric(table)
     worth = table[0].worth
     header = ["defense", "attacker", "attack"]
     header += [metric_name(leak), "without the view", "chance"] if leak else []
@@ -69,6 +75,8 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
             "without_view": _figures(row.without_view),
             "primary": row.primary,
         }
+        if row.evidence or row.advantages:
+            leakage |= _privacy(row)
         utility = _figures(row.utility) | {
             "alone": _figures(row.alone),
             "joined": _figures(row.joined),
@@ -92,6 +100,22 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
     versions = rows[0].versions if rows else {}
     where = {"folder": str(folder), "report": None if report is None else str(report)}
     return {"format": FORMAT, **where, "summary": figures, "versions": versions}
+
+
+def _privacy(row: SummaryRow) -> dict[str, Any]:
+    """Return the bound of epsilon that all seeds together show, null if no finite one, and the mean advantage."""
+    import math
+
+    import msgspec
+
+    from labelward.report.privacy_table import attacker_privacy
+
+    (found,) = attacker_privacy([row])
+    bound = found.bound
+    epsilon = None if bound is None else {"bound": bound if math.isfinite(bound) else None, "pairs": found.pairs}
+    names = ("accuracy", "without_view", "additive", "multiplicative")
+    advantage = {name: msgspec.to_builtins(getattr(found, name)) for name in names}
+    return {"epsilon": epsilon, "advantage": advantage}
 
 
 def _figures(spreads: dict[str, Spread]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """The command line application with all commands."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

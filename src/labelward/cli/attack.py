@@ -1,19 +1,21 @@
 """``labelward attack`` and ``labelward score``: attack a stored view, and score the guess against the true labels."""
 
-from __future__ import annotations
-
+import math
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from labelward.cli._errors import MAX_SEED, check_output_file
 from labelward.cli._options import Force, Json
-from labelward.cli._output import print_json, warn_insecure
+from labelward.cli._output import pluralize, print_json, warn_insecure
 from labelward.errors import InputError, JobError
 from labelward.job.table_formats import listed_suffixes
+
+if TYPE_CHECKING:
+    from labelward.metrics.epsilon_bound import EpsilonEvidence
 
 
 def attack_command(
@@ -32,7 +34,10 @@ def attack_command(
     known: Annotated[
         Path | None, typer.Option(help="Table of row ids and known labels, for attacks that need some.")
     ] = None,
-    label: Annotated[str, typer.Option(help="Label column in --known.")] = "label",
+    labels: Annotated[
+        Path | None, typer.Option(help="Table of row ids and the active party's labels, for attacks on its view.")
+    ] = None,
+    label: Annotated[str, typer.Option(help="Label column in --known and --labels.")] = "label",
     model: Annotated[
         Path | None, typer.Option(help="Folder of the party's model share. Default: the one next to the view.")
     ] = None,
@@ -44,10 +49,11 @@ def attack_command(
     force: Force = False,
 ) -> None:
     """Attack a stored view with its party's features, part of the model and known labels."""
+    from labelward.attacks.base import LabelGuess
     from labelward.leakage.stored_views import (
         AttackerKnowledge,
         attack_view,
-        load_bottom_models,
+        load_models,
         read_known,
         write_guess,
     )
@@ -57,12 +63,8 @@ def attack_command(
     parameters = _parse_parameters(param or [])
     view = View.load(view_dir)
     if classes > view.rows:
-        raise InputError(
-            f"must be at most the number of rows in the view ({view.rows} rows) but got {classes}",
-            code="range",
-            field="--classes",
-            value=classes,
-        )
+        reason = f"must be at most the number of rows in the view ({view.rows} rows) but got {classes}"
+        raise InputError(reason, code="range", field="--classes", value=classes)
     warn_insecure(view.header.insecure)
     ids, guess = attack_view(
         view_dir,
@@ -74,35 +76,78 @@ def attack_command(
         id_column=id_column,
         incomplete=incomplete,
         knowledge=AttackerKnowledge(
-            known=known, label=label, other_runs=tuple(other_view or ()), bottoms=load_bottom_models(view_dir, model)
+            known=known,
+            labels=labels,
+            label=label,
+            other_runs=tuple(other_view or ()),
+            models=load_models(view_dir, model),
         ),
     )
     about = {"attack": {"kind": attack} | parameters, "party": view.party, "seed": seed, "classes": classes}
+    if not isinstance(guess, LabelGuess):
+        about["model"] = {key: view.parameter(f"model.{key}") for key in ("bins", "candidates")}
     rows, _, names = (None, None, ()) if known is None else read_known(known, ids, label, id_column)
     write_guess(out, ids, guess, about | {"view": view.ended}, known=rows, names=names)
-    typer.echo(f"wrote {out}: {attack} by {view.party}, guessed labels of {len(ids)} rows")
+    noun = "labels" if isinstance(guess, LabelGuess) else "columns"
+    typer.echo(f"wrote {out}: {attack} by {view.party}, guessed {noun} of {len(ids)} rows")
 
 
 def score_command(
     guess: Annotated[Path, typer.Argument(help="Output of labelward attack.")],
-    truth: Annotated[Path, typer.Option(help=f"Table of the true labels ({listed_suffixes()}).")],
+    truth: Annotated[
+        Path, typer.Option(help=f"Table of the true labels, or of the columns of --party ({listed_suffixes()}).")
+    ],
     label: Annotated[str, typer.Option(help="Label column in --truth.")] = "label",
     id_column: Annotated[str | None, typer.Option("--id", help="Column of row ids in --truth.")] = None,
     bins: Annotated[int | None, typer.Option(min=2, max=100, help="For regression targets: number of bins.")] = None,
+    party: Annotated[str | None, typer.Option(help="Of a guess of columns: the party that holds --truth.")] = None,
+    columns: Annotated[
+        list[Path] | None,
+        typer.Option(help="Table of columns; those of all parties give a lower bound of epsilon. Repeatable."),
+    ] = None,
+    view: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The attacked view, then others that the attack read; for the lower bound of epsilon. Repeatable."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Score a guess against the true labels."""
+    """Score a guess against the true labels, or columns."""
+    from labelward.leakage.stored_columns import score_stored_columns
     from labelward.leakage.stored_views import score_guess
 
-    scores = score_guess(guess, truth, label=label, id_column=id_column, bins=bins)
+    if bins is not None and (columns or view):
+        raise InputError("classes have an epsilon, quantities have none", code="conflict", field="--bins", value=bins)
+    if party is None:
+        scores = score_guess(guess, truth, label=label, id_column=id_column, bins=bins)
+    else:
+        scores = score_stored_columns(guess, truth, party, id_column=id_column)
+    evidence = None
+    if columns or view:
+        from labelward.leakage.stored_evidence import stored_evidence
+
+        evidence = stored_evidence(guess, truth, columns or (), view or (), label=label, id_column=id_column)
     if json:
-        print_json(scores)
+        print_json(scores if evidence is None else scores | {"epsilon": evidence.figures()})
         return
     chance = scores.get("chance", {})
     for name, value in scores.items():
         if isinstance(value, int | float):
             by_chance = f"  (chance {chance[name]:.4f})" if name in chance else ""
             typer.echo(f"{name}  {value!r}{by_chance}")
+    if evidence is not None:
+        typer.echo(_epsilon_sentence(evidence))
+
+
+def _epsilon_sentence(evidence: EpsilonEvidence) -> str:
+    bound = evidence.bound()
+    if bound == math.inf:
+        return (
+            f"epsilon  none is finite: the view follows from the labels, and is impossible after a change of one "
+            f"({evidence.contradicted} of {evidence.changed} examined)"
+        )
+    return f"epsilon  at least {bound:.2f}, with 95% confidence ({pluralize(evidence.pairs, 'pair')} of labels)"
 
 
 def _parse_parameters(options: Sequence[str]) -> dict[str, Any]:

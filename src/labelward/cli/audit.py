@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labelward.cli._errors import fail, prefix_job_file
-from labelward.cli._options import Repeat
+from labelward.cli._options import Quiet, Repeat
 from labelward.cli._output import print_json, warn, warn_insecure
 from labelward.cli._progress import ProgressDisplay
 from labelward.cli._summary import as_json, print_summary
@@ -24,7 +24,6 @@ DEMO_JOB = "quickstart.toml"
 
 Force = Annotated[bool, typer.Option("--force", help="Delete an earlier audit in the folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
 def audit_command(

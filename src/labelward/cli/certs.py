@@ -56,12 +56,8 @@ def new(
         raise InputError(f"{duplicates[0]!r} is given twice", code="duplicate", field="--party", value=duplicates[0])
     listener = party[0] if listener is None else listener
     if listener not in party:
-        raise InputError(
-            f"{listener!r} is not one of the parties {', '.join(map(repr, party))}",
-            code="unknown",
-            field="--listener",
-            value=listener,
-        )
+        reason = f"{listener!r} is not one of the parties {', '.join(map(repr, party))}"
+        raise InputError(reason, code="unknown", field="--listener", value=listener)
     authority = new_authority(days=max(days, AUTHORITY_DAYS))
     files = _authority_files(folder / _AUTHORITY_FOLDER, authority)
     for name in party:
@@ -170,10 +166,7 @@ def check(
         typer.echo(f"{finding.kind:5}  {finding.text}")
     wrong = sum(1 for finding in found if finding.kind == "wrong")
     if wrong:
-        fail(
-            f"{pluralize(wrong, 'problem')} in {folder}; connections to peers would fail",
-            2,
-        )
+        fail(f"{pluralize(wrong, 'problem')} in {folder}; connections to peers would fail", 2)
     typer.echo(f"{party} can connect with these files")
 
 
@@ -207,8 +200,6 @@ def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None
     """Write all files, or none if one exists and may not be overwritten.
 
     Args:
-        files: content by path.
-        force: overwrite existing files.
         same: a file that may exist with the same content.
 
     Raises:
@@ -219,22 +210,14 @@ def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None
 
     for folder in sorted({path.parent for path in files}):
         if run := enclosing_run(folder):
-            raise OutputError(
-                f"is inside {run}, the folder of a run, which must not contain keys; choose another folder",
-                code="foreign",
-                field=str(folder),
-                value=str(run),
-            )
+            reason = f"is inside {run}, the folder of a run, which must not contain keys; choose another folder"
+            raise OutputError(reason, code="foreign", field=str(folder), value=str(run))
     for path, content in files.items():
         with output_errors(path):
             unchanged = path == same and path.is_file() and path.read_bytes() == content
             if (path.exists() or path.is_symlink()) and not force and not unchanged:
-                raise OutputError(
-                    "exists already; use --force to overwrite it permanently",
-                    code="exists",
-                    field=str(path),
-                    value=str(path),
-                )
+                reason = "exists already; use --force to overwrite it permanently"
+                raise OutputError(reason, code="exists", field=str(path), value=str(path))
     for path, content in files.items():
         with output_errors(path.parent):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,5 @@
 """``labelward doctor``: which implementation of an encryption engine runs on this machine, why, and how fast."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -9,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from labelward.cli._options import Json
 from labelward.cli._output import print_json, print_table
 from labelward.errors import InputError
 
@@ -22,10 +21,10 @@ def doctor_command(
             metavar="KEY=VALUE", help="A parameter of --engine, as in the job table encryption.ENGINE. Repeatable."
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Benchmark the encryption kernels: which one runs here, why, and microseconds of one core for one operation."""
-    from labelward.he.doctor import benchmark_engines
+    from labelward.he import benchmark_engines
 
     engines = benchmark_engines(bits, engine, _parameters(engine, parameter or ()))
     if json:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labelward.cli._errors import check_output_file
-from labelward.cli._options import Force, Json
+from labelward.cli._options import Force, Json, model_parties, resolve_tables
 from labelward.cli._output import pluralize, print_json, print_table, warn
-from labelward.cli._table_options import model_parties, resolve_tables
 
 if TYPE_CHECKING:
     from labelward.protocols.secureboost.explain import Importance
@@ -19,17 +18,12 @@ explain = typer.Typer(help="Explain a trained model: column importance, trees, p
 
 Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Output folder of labelward train.")]
 Names = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PARTY", help="Party that reveals the names of its columns. Repeatable."),
+    list[str] | None, typer.Option(metavar="PARTY", help="Party that reveals the names of its columns. Repeatable.")
 ]
 
 
 @explain.command("importance")
-def show_importance(
-    run_dir: Run,
-    names: Names = None,
-    json: Json = False,
-) -> None:
+def show_importance(run_dir: Run, names: Names = None, json: Json = False) -> None:
     """Print the number of splits and their gain for each column."""
     model_parties(run_dir)
     from labelward.federation.model import FederatedModel

@@ -1,7 +1,5 @@
 """``labelward init``: write a job file to start from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +9,7 @@ from labelward.cli._errors import check_output_file
 from labelward.cli._options import Force
 
 
-def init(
-    path: Annotated[Path, typer.Argument(help="Output file.")] = Path("job.toml"),
-    force: Force = False,
-) -> None:
+def init(path: Annotated[Path, typer.Argument(help="Output file.")] = Path("job.toml"), force: Force = False) -> None:
     """Write a commented job file that is ready to run."""
     from labelward.job import template
 

@@ -34,11 +34,17 @@ def party_command(
         typer.Option(min=0, max=MAX_SEED, help="The same for all parties. Default: the first seed of the job."),
     ] = None,
     defense: Annotated[
-        str | None,
-        typer.Option(help="Variant of which this party's defenses apply, if the job has several."),
+        str | None, typer.Option(help="Variant of which this party's defenses apply, if the job has several.")
     ] = None,
     repeat: Repeat = None,
     force: Annotated[bool, typer.Option("--force", help="Delete an earlier run in the folder.")] = False,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart",
+            help="Begin the run in the folder anew: forget this party's progress, but not what its defenses drew.",
+        ),
+    ] = False,
     rows: Annotated[
         Path | None,
         typer.Option("--predict", metavar="TABLE", help="Predict new rows of this party with the trained model."),
@@ -47,8 +53,7 @@ def party_command(
         Path | None, typer.Option("--to", help="With --predict, active party only: output file (.parquet).")
     ] = None,
     mode: Annotated[
-        Literal["one-round", "levels"],
-        typer.Option(help="With --predict, active party only: as in labelward predict."),
+        Literal["one-round", "levels"], typer.Option(help="With --predict, active party only: as in labelward predict.")
     ] = "one-round",
     json_log: Annotated[
         bool, typer.Option("--json", help="Print JSON lines on stderr, as in log.jsonl, instead of sentences.")
@@ -67,17 +72,13 @@ def party_command(
     reasons = insecure_settings(job) if rows is None else []
     if reasons and not json_log:  # the first JSON line says so, too
         typer.echo(f"INSECURE: {', '.join(reasons)}; do not use this setting between companies", err=True)
-    with (
-        RunLog(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as log,
-        _log_end(log),
-        prefix_job_file(job_file),
-    ):
+    with RunLog(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as log, _log_end(log), prefix_job_file(job_file):
         if rows is not None:
             _predict(job, name, folder, (rows, predictions), mode, log)
             return
         chosen = job.run.seeds[0] if seed is None else seed
         repeated = tuple(repeat or ())
-        _train(job, name, folder, log, seed=chosen, variant=defense, repeat=repeated, force=force)
+        _train(job, name, folder, log, seed=chosen, variant=defense, repeat=repeated, force=force, restart=restart)
 
 
 def _predict(
@@ -107,6 +108,7 @@ def _train(
     variant: str | None,
     repeat: tuple[Path, ...],
     force: bool,
+    restart: bool,
 ) -> None:
     """Take part in training and print the results."""
     from labelward.cli.audit import skip_without_dependency
@@ -123,6 +125,7 @@ def _train(
         variant=variant,
         repeat=repeat,
         force=force,
+        restart=restart,
         log=log,
         progress=log.progress,
     )

@@ -76,12 +76,8 @@ def _columns(given: Sequence[str]) -> dict[str, int]:
     for one in given:
         name, equals, count = one.partition("=")
         if not equals or not count.isdecimal() or len(count) > 6:
-            raise InputError(
-                f"must be NAME=COUNT, a count below 1,000,000, but got {one!r}",
-                code="type",
-                field="--columns",
-                value=one,
-            )
+            reason = f"must be NAME=COUNT, a count below 1,000,000, but got {one!r}"
+            raise InputError(reason, code="type", field="--columns", value=one)
         if name in found:
             raise InputError(f"{name!r} is given twice", code="duplicate", field="--columns", value=name)
         found[name] = int(count)
@@ -120,7 +116,7 @@ def _print(found: CostEstimate) -> None:
     bits = f", {costs.bits} bits" if costs.bits else ""
     title = f"{found.dataset or 'remote data'}, {count(found.rows)} training rows, {costs.engine}{bits}"
     print_table(title, ("phase", *found.parties), lines, words=1)
-    units = [(what, _micro(getattr(costs, name))) for name, what in _UNITS]
+    units = [(what, f"{1e6 * getattr(costs, name):.3g}") for name, what in _UNITS]
     workers = "1 worker" if costs.workers == 1 else f"{costs.workers} workers"
     print_table(f"Measured here: {kernel}{workers}", ("operation", "µs"), units, words=1)
     for sentence in _sentences(found):
@@ -168,7 +164,3 @@ def _time(seconds: float | None) -> str:
     from labelward.report.formatting import duration
 
     return "–" if seconds is None else duration(seconds)
-
-
-def _micro(seconds: float) -> str:
-    return f"{1e6 * seconds:.3g}"

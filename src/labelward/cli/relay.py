@@ -1,7 +1,5 @@
 """``labelward relay``: forwards sealed messages between parties that cannot accept connections."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal
@@ -52,12 +50,8 @@ def relay_command(
     from labelward.transport.grpc import serve_relay
 
     if len(set(party)) != len(party) or len(party) < 2:
-        raise InputError(
-            f"give two or more different names; got {', '.join(map(repr, party))}",
-            code="duplicate",
-            field="--party",
-            value=tuple(party),
-        )
+        reason = f"give two or more different names; got {', '.join(map(repr, party))}"
+        raise InputError(reason, code="duplicate", field="--party", value=tuple(party))
     credentials = Credentials.load(certificates, name)
 
     def log(event: str, details: Mapping[str, Any]) -> None:

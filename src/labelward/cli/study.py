@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labelward.cli._errors import fail
+from labelward.cli._options import Quiet
 from labelward.cli._output import print_table, warn
 from labelward.cli._progress import ProgressDisplay
 from labelward.errors import DependencyError, InputError
@@ -28,7 +29,6 @@ Datasets = Annotated[list[str] | None, typer.Option("--datasets", help="Names, s
 Seeds = Annotated[int | None, typer.Option(min=1, help="Number of seeds. Default: as many as in the paper.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of trainings that run in parallel.")]
 Full = Annotated[bool, typer.Option("--full", help="The paper's networks and epochs; needs an accelerator.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
 def study(

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from labelward.cli._errors import MAX_SEED, check_output_file, fail, prefix_job_file
-from labelward.cli._options import Force, Quiet, Repeat
+from labelward.cli._options import Force, Quiet, Repeat, model_parties, resolve_tables
 from labelward.cli._output import pluralize, warn, warn_insecure
 from labelward.cli._progress import ProgressDisplay
-from labelward.cli._table_options import model_parties, resolve_tables
 
 if TYPE_CHECKING:
     from labelward.protocols.family import ValidationHistory

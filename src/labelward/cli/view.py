@@ -24,8 +24,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a stored 
 
 @view.command("show")
 def show_command(
-    folder: Folder,
-    messages: Annotated[int, typer.Option(min=0, help="Also print this number of records.")] = 0,
+    folder: Folder, messages: Annotated[int, typer.Option(min=0, help="Also print this number of records.")] = 0
 ) -> None:
     """Print the header of a view, and its records by type."""
     from labelward.party.view import View
@@ -54,10 +53,19 @@ def digest_command(folder: Folder) -> None:
 
 
 @view.command("verify")
-def verify_command(folder: Folder) -> None:
-    """Check the hash chain and all records; exit code 2 if anything is damaged or missing."""
+def verify_command(
+    folder: Folder,
+    peer: Annotated[
+        Path | None, typer.Option("--peer", metavar="SHARE", help="Share of another party, to compare with.")
+    ] = None,
+) -> None:
+    """Check the hash chain and all records, also against model shares; exit code 2 if anything is damaged or missing.
+
+    The party's own share lies beside its view. A peer's share cannot be changed by the owner of the view.
+    """
     from labelward.attacks import STANDING
     from labelward.attacks.split_posterior import sides_depend_on_labels
+    from labelward.federation.view_evidence import verify_evidence
     from labelward.party.view import View
 
     opened = View.load(folder)
@@ -65,17 +73,21 @@ def verify_command(folder: Folder) -> None:
     readable = sum(1 for _ in opened.content())
     records = sum(number for number, _ in opened.counts().values())
     if opened.ended == "cut off":
-        raise FileFormatError(
-            "truncated: no closing record; the run was killed, or the file was cut",
-            code="incomplete",
-            field=str(folder),
-        )
+        reason = "truncated: no closing record; the run was killed, or the file was cut"
+        raise FileFormatError(reason, code="incomplete", field=str(folder))
+    evidence = verify_evidence(folder, peer)
+    exchanges = opened.exchanges()
     if sides_depend_on_labels(opened):
         warn(
             f"version {opened.header.version} drew test rows by label from a seed that all parties know. If the labels "
             f"are classes, this view reveals them (attack it with {STANDING} and --param class_counts=[...])"
         )
     typer.echo(f"intact: {records} records of {opened.party!r}, {readable} of them view content; run {opened.ended}")
+    for name, (exchange, stated) in exchanges.items():
+        also = f"; {name!r} stated the same" if stated else ""
+        typer.echo(f"{sum(exchange.frames)} messages with {name!r}, digest {exchange.digest.hex()[:16]}{also}")
+    if evidence is None and peer is None:
+        typer.echo("no share was compared, so records may be missing at the end")
 
 
 @view.command("purge")
@@ -98,7 +110,7 @@ def purge_command(
     rows = [(each.kind, str(each.folder), f"{len(each.files):,}", f"{each.size:,}") for each in found]
     print_table("", ("kind", "folder", "files", "bytes"), rows, words=2)
     typer.echo("Models, results and tables are kept. Attacks on deleted views cannot be repeated,")
-    typer.echo("and an unfinished run cannot be resumed without its checkpoints.")
+    typer.echo("and an unfinished run cannot be resumed without its view and checkpoints.")
     if not yes and not _confirmed():
         fail("nothing was deleted", 2, "stopped")
     purge_targets(found)

@@ -9,8 +9,6 @@ The entries are data, in ``catalogue.toml``. A data set is searched for in the f
 - A set of images is stored as the IDX files in which it was published, in a folder of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -39,29 +37,21 @@ class CatalogueEntry:
     """One data set.
 
     Attributes:
-        name: name in job files; the file is ``NAME.parquet``.
-        title: name in print and origin.
-        rows: number of rows.
-        features: number of columns without the label.
         classes: number of rows of each class, by label as text; empty for regression.
-        times: text columns that are read as points in time.
-        sha256: checksum of the file; empty for data sets of scikit-learn and of images.
         files: of images, instead of one file: checksums of IDX files below the folder, each file of images followed by
             that of its labels.
-        source: a faithful copy on OpenML, if one is known.
-        note: differences from the published data set, and the license.
     """
 
-    name: str
-    title: str
+    name: str  # name in job files; the file is ``NAME.parquet``
+    title: str  # name in print and origin
     rows: int
-    features: int
+    features: int  # number of columns without the label
     classes: Mapping[str, int] = field(default_factory=dict)
-    times: tuple[str, ...] = ()
-    sha256: str = ""
+    times: tuple[str, ...] = ()  # text columns that are read as points in time
+    sha256: str = ""  # checksum of the file; empty for data sets of scikit-learn and of images
     files: Mapping[str, str] = field(default_factory=dict)
-    source: Download | None = None
-    note: str = ""
+    source: Download | None = None  # a faithful copy on OpenML, if one is known
+    note: str = ""  # differences from the published data set, and the license
 
     @property
     def task(self) -> str:
@@ -96,12 +86,8 @@ def load_catalogue_table(name: str) -> pa.Table:
     """
     known = catalogue_entries()
     if name not in known:
-        raise DataError(
-            f"{unknown_name('data set', name, known)}, or the path of a file",
-            code="unknown",
-            field="[data] table",
-            value=name,
-        )
+        reason = f"{unknown_name('data set', name, known)}, or the path of a file"
+        raise DataError(reason, code="unknown", field="[data] table", value=name)
     entry = known[name]
     if entry.files:
         return _load_images(entry)
@@ -136,12 +122,11 @@ def _load_images(entry: CatalogueEntry) -> pa.Table:
     if place is None:
         searched = " or ".join(repr(str(one)) for one in places)
         wanted = ", ".join(f"{path} (sha256 {each})" for path, each in entry.files.items())
-        raise DataError(
+        reason = (
             f"data set {entry.name!r} ({entry.title}) was not found in {searched}; "
-            f"put {wanted} into a folder and set {_FOLDER_VARIABLE} to it",
-            code="not-found",
-            value=entry.name,
+            f"put {wanted} into a folder and set {_FOLDER_VARIABLE} to it"
         )
+        raise DataError(reason, code="not-found", value=entry.name)
     paths = [place / path for path in entry.files]
     for path, expected in zip(paths, entry.files.values(), strict=True):
         _verify_checksum(path, expected)
@@ -165,33 +150,23 @@ def _verify_checksum(file: Path, expected: str) -> None:
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != expected:
-        raise DataError(
-            f"is not the expected file: its sha256 is {found}, not {expected}",
-            code="damaged",
-            field=str(file),
-            value=found,
-        )
+        reason = f"is not the expected file: its sha256 is {found}, not {expected}"
+        raise DataError(reason, code="damaged", field=str(file), value=found)
 
 
 def _verified(table: pa.Table, entry: CatalogueEntry, origin: str) -> pa.Table:
     shape, wanted = (table.num_rows, table.num_columns), (entry.rows, entry.features + 1)
     if shape != wanted or table.column_names[-1] != "label":
-        raise DataError(
+        reason = (
             f"is not data set {entry.name!r}: it has {shape[0]} rows × {shape[1]} columns "
-            f"with {table.column_names[-1]!r} last, not {wanted[0]} × {wanted[1]} with 'label'",
-            code="damaged",
-            field=origin,
-            value=(*shape, table.column_names[-1]),
+            f"with {table.column_names[-1]!r} last, not {wanted[0]} × {wanted[1]} with 'label'"
         )
+        raise DataError(reason, code="damaged", field=origin, value=(*shape, table.column_names[-1]))
     if entry.classes:
         counts = {str(one["values"]): one["counts"] for one in pc.value_counts(table["label"]).to_pylist()}
         if counts != dict(entry.classes):
-            raise DataError(
-                f"is not data set {entry.name!r}: the rows of its classes are {counts}",
-                code="damaged",
-                field=origin,
-                value=counts,
-            )
+            reason = f"is not data set {entry.name!r}: the rows of its classes are {counts}"
+            raise DataError(reason, code="damaged", field=origin, value=counts)
     for name in entry.times:
         position = table.column_names.index(name)
         table = table.set_column(position, name, table[name].cast(pa.timestamp("s")))
@@ -207,11 +182,8 @@ def _write_to_cache(table: pa.Table, file: Path) -> None:
         pq.write_table(table, part, compression="zstd")
         part.replace(file)  # atomic, also where two processes download at once
     except OSError as error:
-        raise DataError(
-            f"cannot be written to the cache ({error}); set XDG_CACHE_HOME to a writable folder",
-            code="unwritable",
-            field=str(file),
-        ) from error
+        reason = f"cannot be written to the cache ({error}); set XDG_CACHE_HOME to a writable folder"
+        raise DataError(reason, code="unwritable", field=str(file)) from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)

@@ -1,10 +1,8 @@
-"""Column partition: the columns of each party, assigned by list or share, or those of its own table."""
-
-from __future__ import annotations
+"""Column partition: the columns of each party, assigned by list or share, or those of its own table; monotone ones."""
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +30,6 @@ def assign_columns(
 
     Args:
         job: a job whose parties have shares or lists of columns.
-        seed: seed of the run.
         table: the common table; its label, id and weight columns are assigned to no party.
         ranked: sorts columns by decreasing importance; called only if the job asks for it.
 
@@ -74,13 +71,11 @@ def party_columns(job: Job, party: PartySection, table: pa.Table) -> tuple[str, 
     """
     others = tuple(name for name in table.column_names if name not in party.roles().values())
     if party.columns is None and job.active.label in others:
-        raise DataError(
+        reason = (
             f"its table has a column {job.active.label!r}, which is the name of the label column of "
-            f"{job.active.name!r}; if it is a feature, list it under columns in [parties.{party.name}]",
-            code="columns",
-            field=f"party {party.name!r}",
-            value=job.active.label,
+            f"{job.active.name!r}; if it is a feature, list it under columns in [parties.{party.name}]"
         )
+        raise DataError(reason, code="columns", field=f"party {party.name!r}", value=job.active.label)
     return others if party.columns is None else party.columns
 
 
@@ -90,13 +85,11 @@ def check_disjoint(job: Job, assigned: Sequence[tuple[str, ...]]) -> None:
     for party, columns in zip(job.parties, assigned, strict=True):
         for column in columns:
             if column in holder and not job.data.overlap:
-                raise DataError(
+                reason = (
                     f"party {holder[column]!r} has column {column!r} as well; set overlap = true in [data], or list "
-                    "each party's columns",
-                    code="duplicate",
-                    field=f"party {party.name!r}",
-                    value=column,
+                    "each party's columns"
                 )
+                raise DataError(reason, code="duplicate", field=f"party {party.name!r}", value=column)
             holder.setdefault(column, party.name)
 
 
@@ -126,12 +119,8 @@ def rank_by_information(
     Reference: the ID2Graph paper, "Impact of Feature Partitions".
 
     Args:
-        table: the common table.
-        columns: names of columns.
         rows: positions of the training rows.
         labels: class numbers or regression targets of all rows.
-        task: ``"classification"`` or ``"regression"``.
-        seed: seed of the run.
     """
     draw = rng.learning(seed, "", 0, "importance")
     if len(rows) > _IMPORTANCE_ROWS:
@@ -177,3 +166,49 @@ def _shuffled(columns: list[str], seed: int, *, reference: bool) -> list[str]:
     if reference:  # the published figures used Python's generator
         return random.Random(seed).sample(columns, len(columns))
     return [columns[position] for position in rng.learning(seed, "", 0, "columns").permutation(len(columns))]
+
+
+def assigned_monotone(job: Job, table: pa.Table, assigned: Sequence[Sequence[str]]) -> tuple[Mapping[str, int], ...]:
+    """Return each party's part of ``[data] monotone``: 1 or -1 by column.
+
+    Args:
+        job: a job with a common table.
+        assigned: columns of each party; with shares, a constrained column may be assigned to none.
+
+    Raises:
+        DataError: a column does not exist, or no party lists it.
+    """
+    wanted = job.data.monotone
+    for column in wanted:
+        find_column(table, column, "[data] monotone")
+        if job.active.share is None and not any(column in columns for columns in assigned):
+            raise DataError(
+                f"column {column!r} is listed by no party", code="columns", field="[data] monotone", value=column
+            )
+    return tuple({column: wanted[column] for column in columns if column in wanted} for columns in assigned)
+
+
+def party_monotone(parties: Sequence[PartySection], assigned: Sequence[Sequence[str]]) -> tuple[Mapping[str, int], ...]:
+    """Return the directions of each party's columns, of parties with their own tables.
+
+    Args:
+        parties: all parties of a simulation, or the one whose data are on this machine.
+        assigned: columns of each party.
+
+    Raises:
+        DataError: a party constrains a column that is not its own; names the party that has it, if known.
+    """
+    for party, columns in zip(parties, assigned, strict=True):
+        for column in party.monotone:
+            if column not in columns:
+                holders = [one.name for one, those in zip(parties, assigned, strict=True) if column in those]
+                owner = f"party {holders[0]!r} has it" if holders else "no party has it"
+                raise DataError(
+                    f"column {column!r} is not among the columns of {party.name!r}"
+                    + (f" ({owner})" if len(parties) > 1 else "")
+                    + "; a party may constrain only its own columns",
+                    code="columns",
+                    field=f"[parties.{party.name}] monotone",
+                    value=column,
+                )
+    return tuple(party.monotone for party in parties)

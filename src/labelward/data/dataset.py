@@ -1,7 +1,5 @@
 """The vertical data set of one run: each party's encoded columns, and the labels of the active party."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,26 +24,20 @@ class PartyDataset:
     """Columns of one party: n training, v validation and m test rows of F columns, float64 in C order, NaN if missing.
 
     Attributes:
-        name: name of the party.
-        columns: names of the encoded columns (F).
-        train: [n, F].
-        validation: [v, F].
-        test: [m, F].
         categories: categories of each categorical column, by position of the column; a code is an index. Only training
             and validation rows define categories: another category of a test row has the code -1.
         monotone: 1 or -1 by position of a column: predictions may only rise, or only fall, with it.
-        dates: names of the columns that hold dates or times.
         private: seed of draws that no other party may repeat.
     """
 
     name: str
-    columns: tuple[str, ...]
-    train: Floats
-    validation: Floats
-    test: Floats
+    columns: tuple[str, ...]  # names of the encoded columns (F)
+    train: Floats  # [n, F]
+    validation: Floats  # [v, F]
+    test: Floats  # [m, F]
     categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     monotone: Mapping[int, int] = field(default_factory=dict)
-    dates: frozenset[str] = frozenset()
+    dates: frozenset[str] = frozenset()  # names of the columns that hold dates or times
     private: PrivateSeed = field(default_factory=PrivateSeed.drawn, repr=False)
 
 
@@ -56,46 +48,41 @@ class VerticalDataset:
     Rows follow the order of the table; rows with ids are sorted by id, as text.
 
     Attributes:
-        name: name of the data set.
-        label: table and label column, for messages.
-        task: ``"classification"`` or ``"regression"``.
-        classes: values of the label as text, sorted (C); empty for regression.
-        parties: the active party first.
-        train_values: float64 [n], training targets: positions in ``classes``, or regression targets.
-        validation_values: float64 [v].
-        test_values: float64 [m].
-        train_weights: float64 [n], at least 0; 1 without a weight column.
-        validation_weights: float64 [v].
-        test_weights: float64 [m].
         train_labels: int64 [n], targets of attacks: positions in ``classes``; for regression bins of equal numbers of
             training rows (:func:`~labelward.data.labels.quantile_edges`).
-        test_labels: int64 [m].
         train_ids: text [n]: ids, or row numbers of the table from 0; of the published split row numbers of the cut
             tables, training rows first.
-        validation_ids: text [v].
-        test_ids: text [m].
-        split: positions of these rows among all rows, in the order that all parties share.
-        table_rows: positions of these rows in the common table, or among the active party's rows sorted by id.
     """
 
     name: str
-    label: str
-    task: str
-    classes: tuple[str, ...]
-    parties: tuple[PartyDataset, ...]
-    train_values: Floats
-    validation_values: Floats
-    test_values: Floats
-    train_weights: Floats
-    validation_weights: Floats
-    test_weights: Floats
+    label: str  # table and label column, for messages
+    task: str  # ``"classification"`` or ``"regression"``
+    classes: tuple[str, ...]  # values of the label as text, sorted (C); empty for regression
+    parties: tuple[PartyDataset, ...]  # the active party first
+    train_values: Floats  # float64 [n], training targets: positions in ``classes``, or regression targets
+    validation_values: Floats  # float64 [v]
+    test_values: Floats  # float64 [m]
+    train_weights: Floats  # float64 [n], at least 0; 1 without a weight column
+    validation_weights: Floats  # float64 [v]
+    test_weights: Floats  # float64 [m]
     train_labels: NDArray[np.int64]
-    test_labels: NDArray[np.int64]
+    test_labels: NDArray[np.int64]  # int64 [m]
     train_ids: NDArray[np.str_]
-    validation_ids: NDArray[np.str_]
-    test_ids: NDArray[np.str_]
-    split: DataSplit
-    table_rows: DataSplit
+    validation_ids: NDArray[np.str_]  # text [v]
+    test_ids: NDArray[np.str_]  # text [m]
+    split: DataSplit  # positions of these rows among all rows, in the order that all parties share
+    table_rows: DataSplit  # positions of these rows in the common table, or among the active party's rows sorted by id
+    holders: tuple[str, ...]  # parties that hold labels, the coordinator first
+    train_holders: NDArray[np.int64]  # int64 [n]: for each row the position of the holder of its label
+    validation_holders: NDArray[np.int64]  # int64 [v]
+
+    def holds(self, party: str) -> NDArray[np.bool_]:
+        """Return bool [n + v]: which labels of training and validation rows a party holds."""
+        held = np.concatenate([self.train_holders, self.validation_holders])
+        if party not in self.holders:
+            return np.zeros(len(held), dtype=np.bool_)
+        mine: NDArray[np.bool_] = held == self.holders.index(party)
+        return mine
 
     @property
     def ids(self) -> NDArray[np.str_]:
@@ -107,19 +94,13 @@ class VerticalDataset:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LabelColumn:
-    """Label and weight columns of the active party, in the order of its rows.
-
-    Attributes:
-        task: ``"classification"`` or ``"regression"``.
-        classes: names of the classes; empty for regression.
-        values: class numbers, int64, or regression targets, float64 [rows].
-        weights: float64 [rows].
-    """
+    """Label and weight columns of the label holders, in the order of the rows."""
 
     task: str
-    classes: tuple[str, ...]
-    values: NDArray[Any]
-    weights: Floats
+    classes: tuple[str, ...]  # names of the classes; empty for regression
+    values: NDArray[Any]  # class numbers, int64, or regression targets, float64 [rows]
+    weights: Floats  # float64 [rows]
+    holders: NDArray[np.int64]  # int64 [rows]: position of the holder of each label among the job's holders
 
 
 def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], place: str) -> LabelColumn:
@@ -129,20 +110,24 @@ def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], plac
         job: its task; without one the task of the catalogue's entry, else classification.
         table: the common table, or the active party's.
         columns: names of the label column and of the weight column, if any.
-        place: name of the table in messages.
 
     Raises:
         DataError: a column does not exist, or a label or weight is not valid.
     """
     label, weight = columns
+    holders = np.zeros(table.num_rows, dtype=np.int64)
     weights = np.ones(table.num_rows) if weight is None else encode_weights(table, weight, place)
     task = job.data.task or _default_task(job.data.table)
     if task == "regression":
         return LabelColumn(
-            task=task, classes=(), values=encode_regression_targets(table, label, place), weights=weights
+            task=task,
+            classes=(),
+            values=encode_regression_targets(table, label, place),
+            weights=weights,
+            holders=holders,
         )
     classes, codes = encode_labels(table, label, place)
-    return LabelColumn(task=task, classes=classes, values=codes, weights=weights)
+    return LabelColumn(task=task, classes=classes, values=codes, weights=weights, holders=holders)
 
 
 def _default_task(table: str | None) -> str:
@@ -161,10 +146,8 @@ def encode_columns(
 
     Args:
         job: its encoding of categories.
-        name: name of the party.
         source: the table, the party's columns in it, and the directions of its monotone columns.
         sides: positions of the rows in the table.
-        private: private seed of the party.
 
     Raises:
         DataError: a column or value is not valid, a passive party has no column, or a monotone column is categorical.
@@ -175,12 +158,8 @@ def encode_columns(
     known = fit_encoding(table, columns, place, style=job.data.categories, rows=seen)
     for column in directions:
         if column not in known.names or column in known.categories:
-            raise DataError(
-                f"column {column!r} is categorical, and categories have no order; remove it",
-                code="columns",
-                field=f"{place}: monotone",
-                value=column,
-            )
+            reason = f"column {column!r} is categorical, and categories have no order; remove it"
+            raise DataError(reason, code="columns", field=f"{place}: monotone", value=column)
     if name != job.active.name and not known.names:
         raise DataError(
             "no column has more than one category, and a passive party needs one", code="columns", field=place
@@ -212,10 +191,7 @@ def assemble_dataset(
     Args:
         job: its split, and its number of label bins.
         named: name of the data set; table and label column, for messages.
-        parties: the active party first.
-        targets: labels and weights of all rows.
         ids: ids of all rows, in the order to which the positions of ``sides`` refer.
-        sides: positions of the rows of each part.
 
     Raises:
         DataError: all training labels are equal, a part lacks a class, or all rows of a part have weight 0.
@@ -223,23 +199,15 @@ def assemble_dataset(
     weights = targets.weights
     for name, rows in sides.items():
         if len(rows) and not weights[rows].any():
-            raise DataError(
-                f"all {name} rows have weight 0; at least one positive weight is needed",
-                code="rows",
-                field=named[1],
-                value=name,
-            )
+            reason = f"all {name} rows have weight 0; at least one positive weight is needed"
+            raise DataError(reason, code="rows", field=named[1], value=name)
     values, bins = targets.values.astype(np.float64), targets.values
     check_classes_present(job.data, sides, targets.values, targets.classes)
     if targets.task == "regression":
         learned = values[sides.train]
         if (learned == learned[0]).all():
-            raise DataError(
-                f"all training rows have the label {learned[0]:g}; at least two values are needed",
-                code="labels",
-                field=named[1],
-                value=float(learned[0]),
-            )
+            reason = f"all training rows have the label {learned[0]:g}; at least two values are needed"
+            raise DataError(reason, code="labels", field=named[1], value=float(learned[0]))
         bins = np.searchsorted(quantile_edges(learned, job.leakage.label_bins), values)
     return VerticalDataset(
         name=named[0],
@@ -260,6 +228,9 @@ def assemble_dataset(
         test_ids=ids[sides.test],
         split=_shared_positions(job, ids, sides),
         table_rows=sides,
+        holders=job.holders,
+        train_holders=targets.holders[sides.train],
+        validation_holders=targets.holders[sides.validation],
     )
 
 

@@ -6,8 +6,6 @@
   the first, NaN in all of them if missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,33 +32,20 @@ _PER_DAY = {"s": 86_400.0, "ms": 86_400e3, "us": 86_400e6, "ns": 86_400e9}
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnEncoding:
-    """Encoding of the columns of a table.
-
-    Attributes:
-        names: names of the encoded columns.
-        categories: categories of each column that is encoded as codes; a code is an index.
-        dates: columns that hold dates or times; None: unknown.
-    """
+    """Encoding of the columns of a table."""
 
     names: tuple[str, ...]
-    categories: Mapping[str, tuple[str, ...]]
-    dates: frozenset[str] | None = None
+    categories: Mapping[str, tuple[str, ...]]  # categories of each column that is encoded as codes; a code is an index
+    dates: frozenset[str] | None = None  # columns that hold dates or times; None: unknown
 
 
 def fit_encoding(
-    table: pa.Table,
-    columns: Sequence[str],
-    place: str,
-    *,
-    style: str = "native",
-    rows: NDArray[np.int64] | None = None,
+    table: pa.Table, columns: Sequence[str], place: str, *, style: str = "native", rows: NDArray[np.int64] | None = None
 ) -> ColumnEncoding:
     """Fit the encoding of columns of a table.
 
     Args:
-        table: the party's table.
         columns: names of columns, in the order of the encoded ones.
-        place: name of the table in messages.
         style: encoding of categories: ``"native"`` codes, or ``"dummies"``.
         rows: positions of the rows whose categories are known; None: all.
 
@@ -85,12 +70,8 @@ def fit_encoding(
         for category in categories[1:]:
             name = f"{column}={category}"
             if name in table.column_names:
-                raise DataError(
-                    f"its category {category!r} needs a column {name!r}, which exists already; rename one of them",
-                    code="columns",
-                    field=where,
-                    value=name,
-                )
+                reason = f"its category {category!r} needs a column {name!r}, which exists already; rename one of them"
+                raise DataError(reason, code="columns", field=where, value=name)
             names.append(name)
     return ColumnEncoding(names=tuple(names), categories=known, dates=dates)
 
@@ -103,7 +84,6 @@ def transform_splits(
     Args:
         table: a table; columns outside the encoding are ignored.
         known: an encoding of :func:`fit_encoding`.
-        place: name of the table in messages.
         sides: positions of the rows of each part.
 
     Raises:
@@ -150,7 +130,6 @@ def transform(
         table: rows to predict or to attack with; columns outside the encoding are ignored.
         columns: names of the encoded columns, ``column`` or ``column=category``.
         categories: categories of each column that is encoded as codes; another category becomes -1.
-        place: name of the table in messages.
         dates: columns that must hold dates or times, while no other may; None: any may.
 
     Raises:
@@ -196,12 +175,8 @@ def encode_numbers(values: Any, where: str) -> Floats:
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_timestamp(kind)):
         wanted = "it must hold numbers" + ("" if is_categorical(kind) else ", texts, booleans, dates or times")
         mistyped = first_mistyped(values, "number") if is_text(kind) else ""
-        raise DataError(
-            f"{mistyped or f'type {kind} is not supported here'}; {wanted}",
-            code="columns",
-            field=where,
-            value=str(kind),
-        )
+        reason = f"{mistyped or f'type {kind} is not supported here'}; {wanted}"
+        raise DataError(reason, code="columns", field=where, value=str(kind))
     if types.is_timestamp(values.type):
         unit = values.type.unit
         return _floats(values.cast(pa.int64())) / _PER_DAY[unit]
@@ -210,12 +185,8 @@ def encode_numbers(values: Any, where: str) -> Floats:
     if not valid.all():
         row = int(np.argmin(valid))
         wanted = f"at most {MAX_MAGNITUDE:g} in magnitude" if np.isfinite(encoded[row]) else "finite"
-        raise DataError(
-            f"{describe_row(row)}, is {encoded[row]}; values must be {wanted}",
-            code="values",
-            field=where,
-            value=float(encoded[row]),
-        )
+        reason = f"{describe_row(row)}, is {encoded[row]}; values must be {wanted}"
+        raise DataError(reason, code="values", field=where, value=float(encoded[row]))
     return encoded
 
 
@@ -233,13 +204,11 @@ def _check_time(values: Any, where: str, *, dated: bool) -> None:
             f"has dates (type {kind}) but had numbers in training", code="columns", field=where, value=str(kind)
         )
     mistyped = first_mistyped(values, "date") if is_text(kind) else ""
-    raise DataError(
+    reason = (
         f"{mistyped or f'has type {kind}'}, but the column had dates in training; in a CSV file write all of them as "
-        "2024-03-31 or 2024-03-31 18:00:00",
-        code="columns",
-        field=where,
-        value=str(kind),
+        "2024-03-31 or 2024-03-31 18:00:00"
     )
+    raise DataError(reason, code="columns", field=where, value=str(kind))
 
 
 def _floats(values: Any) -> Floats:
@@ -251,13 +220,11 @@ def _categories(values: Any, where: str) -> tuple[str, ...]:
     categories = _ranked_categories(values)[1]
     most = max_categories(len(values))
     if len(categories) > most:
-        raise DataError(
+        reason = (
             f"it has {len(categories)} categories, but a column of {len(values)} rows may have {most}; remove it if it "
-            "is an id or free text, or write it as numbers",
-            code="values",
-            field=where,
-            value=len(categories),
+            "is an id or free text, or write it as numbers"
         )
+        raise DataError(reason, code="values", field=where, value=len(categories))
     return categories
 
 

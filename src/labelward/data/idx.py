@@ -1,7 +1,5 @@
 """IDX files, the format of the MNIST family: images and labels as a table."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 import zlib
@@ -31,19 +29,11 @@ def read_images(images: Sequence[Path], labels: Sequence[Path]) -> pa.Table:
     for image_file, label_file in zip(images, labels, strict=True):
         block, name = read_idx(image_file), read_idx(label_file)
         if block.ndim != 3 or name.ndim != 1 or len(block) != len(name):
-            raise DataError(
-                f"its shape {block.shape} does not match the shape {name.shape} of the labels in {label_file.name}",
-                code="damaged",
-                field=str(image_file),
-                value=block.shape,
-            )
+            reason = f"its shape {block.shape} does not match the shape {name.shape} of the labels in {label_file.name}"
+            raise DataError(reason, code="damaged", field=str(image_file), value=block.shape)
         if size not in (None, block.shape[1:]):
-            raise DataError(
-                f"has images of {block.shape[1:]} pixels, but earlier files have {size}",
-                code="damaged",
-                field=str(image_file),
-                value=block.shape[1:],
-            )
+            reason = f"has images of {block.shape[1:]} pixels, but earlier files have {size}"
+            raise DataError(reason, code="damaged", field=str(image_file), value=block.shape[1:])
         size = block.shape[1:]
         blocks.append(block.reshape(len(block), -1))
         names.append(name)
@@ -63,20 +53,12 @@ def read_idx(file: Path) -> NDArray[np.uint8]:
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot be read as a gzipped file ({error})", code="unreadable", field=str(file)) from error
     if len(content) < 4 or content[:3] != bytes((0, 0, _BYTES)):
-        raise DataError(
-            f"is not an IDX file of bytes: it begins with {content[:4].hex(' ')!r}",
-            code="foreign",
-            field=str(file),
-            value=content[:4],
-        )
+        reason = f"is not an IDX file of bytes: it begins with {content[:4].hex(' ')!r}"
+        raise DataError(reason, code="foreign", field=str(file), value=content[:4])
     end = 4 + 4 * content[3]
     shape = struct.unpack(f">{content[3]}I", content[4:end]) if len(content) >= end else ()
     wanted = int(np.prod(shape, dtype=np.int64)) if shape else -1
     if len(content) - end != wanted:
-        raise DataError(
-            f"has {max(0, len(content) - end)} values, but its header announces the shape {shape}",
-            code="damaged",
-            field=str(file),
-            value=max(0, len(content) - end),
-        )
+        reason = f"has {max(0, len(content) - end)} values, but its header announces the shape {shape}"
+        raise DataError(reason, code="damaged", field=str(file), value=max(0, len(content) - end))
     return np.frombuffer(content, np.uint8, offset=end).reshape(shape)

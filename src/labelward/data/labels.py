@@ -1,7 +1,5 @@
 """Labels as class numbers or regression targets, and weights of the rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -19,9 +17,7 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
     """Return the classes in sorted order, as text, and each row's position among them.
 
     Args:
-        table: the active party's table.
         column: its label column: integers, texts, categories or booleans.
-        place: name of the table in messages.
 
     Raises:
         DataError: labels are missing, fractional, infinite or all equal, or a class has a single row.
@@ -35,43 +31,26 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
         labels = _as_integers(labels, where)
     kind = labels.type
     if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_text(kind)):
-        raise DataError(
-            f"type {kind} is not supported; labels must be integers, texts or booleans",
-            code="labels",
-            field=where,
-            value=str(kind),
-        )
+        reason = f"type {kind} is not supported; labels must be integers, texts or booleans"
+        raise DataError(reason, code="labels", field=where, value=str(kind))
     values = pc.unique(labels)
     values = values.take(pc.sort_indices(values.cast(pa.int8()) if pa.types.is_boolean(kind) else values))
     codes = pc.index_in(labels, value_set=values).to_numpy().astype(np.int64)
     classes = tuple(str(value) for value in values.to_pylist())
     if len(classes) < 2:
-        raise DataError(
-            f"all labels are {classes[0]!r}; at least two classes are needed",
-            code="labels",
-            field=where,
-            value=classes[0],
-        )
+        reason = f"all labels are {classes[0]!r}; at least two classes are needed"
+        raise DataError(reason, code="labels", field=where, value=classes[0])
     counts = np.bincount(codes)
     if counts.min() < 2:
         lonely = classes[int(counts.argmin())]
         advice = "" if is_text(kind) else '; set task = "regression" in [data] if the labels are continuous'
-        raise DataError(
-            f"class {lonely!r} has a single row, but training and test each need one{advice}",
-            code="labels",
-            field=where,
-            value=lonely,
-        )
+        reason = f"class {lonely!r} has a single row, but training and test each need one{advice}"
+        raise DataError(reason, code="labels", field=where, value=lonely)
     return classes, codes
 
 
 def encode_regression_targets(table: pa.Table, column: str, place: str) -> NDArray[np.float64]:
     """Return a label column of regression targets as float64 [rows].
-
-    Args:
-        table: the active party's table.
-        column: its label column.
-        place: name of the table in messages.
 
     Raises:
         DataError: labels are not numbers, missing, infinite, too large or all equal.
@@ -80,21 +59,15 @@ def encode_regression_targets(table: pa.Table, column: str, place: str) -> NDArr
     where = f"{place}, label column {column!r}"
     _refuse_missing(labels, where)
     if not _is_number(labels.type):
-        raise DataError(
+        reason = (
             f"regression needs numbers but the column has type {labels.type}{_misfit(labels)}; "
-            'set task = "classification" in [data] if the labels are classes',
-            code="labels",
-            field=where,
-            value=str(labels.type),
+            'set task = "classification" in [data] if the labels are classes'
         )
+        raise DataError(reason, code="labels", field=where, value=str(labels.type))
     values = encode_numbers(labels, where)
     if (values == values[0]).all():
-        raise DataError(
-            f"all labels are {values[0]:g}; at least two values are needed",
-            code="labels",
-            field=where,
-            value=float(values[0]),
-        )
+        reason = f"all labels are {values[0]:g}; at least two values are needed"
+        raise DataError(reason, code="labels", field=where, value=float(values[0]))
     return values
 
 
@@ -107,22 +80,14 @@ def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float
     weights = find_column(table, column, place)
     where = f"{place}, weight column {column!r}"
     if not _is_number(weights.type):
-        raise DataError(
-            f"weights must be numbers but the column has type {weights.type}{_misfit(weights)}",
-            code="columns",
-            field=where,
-            value=str(weights.type),
-        )
+        reason = f"weights must be numbers but the column has type {weights.type}{_misfit(weights)}"
+        raise DataError(reason, code="columns", field=where, value=str(weights.type))
     values = encode_numbers(weights, where)
     for wrong, problem in ((np.isnan(values), "is missing"), (values < 0, "is negative")):
         if wrong.any():
             row = int(np.argmax(wrong))
-            raise DataError(
-                f"{describe_row(row)}, {problem} ({np.count_nonzero(wrong)} in all)",
-                code="values",
-                field=where,
-                value=int(np.count_nonzero(wrong)),
-            )
+            reason = f"{describe_row(row)}, {problem} ({np.count_nonzero(wrong)} in all)"
+            raise DataError(reason, code="values", field=where, value=int(np.count_nonzero(wrong)))
     if not values.any():
         raise DataError("all weights are 0; at least one must be positive", code="values", field=where)
     return values
@@ -167,11 +132,9 @@ def _as_integers(labels: Any, where: str) -> Any:
     wrong = ~np.isfinite(values) | (values != np.floor(values)) | (np.abs(values) > 2**53)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise DataError(
+        reason = (
             f"{describe_row(row)}, is {values[row]}; labels of classes must be integers or texts "
-            '(set task = "regression" in [data] if they are continuous)',
-            code="labels",
-            field=where,
-            value=float(values[row]),
+            '(set task = "regression" in [data] if they are continuous)'
         )
+        raise DataError(reason, code="labels", field=where, value=float(values[row]))
     return pa.chunked_array([pa.array(values.astype(np.int64))])

@@ -1,18 +1,16 @@
 """Loading: from a job and a seed to the data of all parties, with rows split, columns assigned and values encoded."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 import numpy as np
 import pyarrow as pa
 
 from labelward.data import catalogue
-from labelward.data.column_partition import assign_columns, rank_by_information
+from labelward.data.column_partition import assign_columns, assigned_monotone, rank_by_information
 from labelward.data.dataset import VerticalDataset, assemble_dataset, encode_columns, read_labels
-from labelward.data.monotone import assigned_monotone
+from labelward.data.label_holders import deal_labels
 from labelward.data.party_tables import join_tables, sort_by_id
 from labelward.data.splitting import check_split, published_split, split_rows
 from labelward.data.tables import read_ids, read_table
@@ -23,15 +21,10 @@ from labelward.rng import PrivateSeed
 
 @dataclass(frozen=True, kw_only=True)
 class RawTables:
-    """Tables of a job, read once for all seeds.
-
-    Attributes:
-        name: name of the data set in results.
-        tables: one common table, or one table per party in the order of the job.
-    """
+    """Tables of a job, read once for all seeds."""
 
     name: str
-    tables: tuple[pa.Table, ...]
+    tables: tuple[pa.Table, ...]  # one common table, or one table per party in the order of the job
 
 
 def load_tables(job: Job) -> RawTables:
@@ -43,12 +36,11 @@ def load_tables(job: Job) -> RawTables:
     """
     for party in job.parties:
         if party.elsewhere:
-            raise JobError(
+            reason = (
                 f"required to simulate party {party.name!r}; if its data are on another machine, each party runs "
-                "`labelward party JOB.toml --as NAME`",
-                code="missing",
-                field=f"[parties.{party.name}] table",
+                "`labelward party JOB.toml --as NAME`"
             )
+            raise JobError(reason, code="missing", field=f"[parties.{party.name}] table")
     if job.data.table is not None:
         if is_table_path(job.data.table):
             table = read_table(job.data.table, text=[job.data.id] if job.data.id else [])
@@ -69,8 +61,6 @@ def load_dataset(
     tables that are already cut, with rows numbered anew.
 
     Args:
-        job: the job.
-        seed: seed of the run.
         source: tables of the job; None: they are read.
         private: private seeds by party; a party without one draws a new one.
 
@@ -90,6 +80,10 @@ def load_dataset(
 def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[str, PrivateSeed]) -> VerticalDataset:
     table, place = source.tables[0], f"table {source.name!r}"
     targets = read_labels(job, table, (job.data.label or "", job.data.weight), place)
+    if job.data.labels:
+        classes = targets.values if targets.classes else None
+        dealt = deal_labels(job.data, seed, classes, table.num_rows, private[job.active.name])
+        targets = replace(targets, holders=dealt)
     published = job.data.split == "reference"
     if published:
         sides = published_split(job.data, seed, targets.values, targets.classes)

@@ -1,7 +1,5 @@
 """Mistyped values: one typo turns a column of numbers or dates into a column of texts."""
 
-from __future__ import annotations
-
 import datetime as dt
 from typing import Any, Literal
 
@@ -39,7 +37,6 @@ def check_mistyped(values: Any, where: str) -> None:
 
     Args:
         values: the column; other types than text pass.
-        where: name of the column in messages.
 
     Raises:
         DataError: names the first row whose value is of another type.
@@ -51,14 +48,12 @@ def check_mistyped(values: Any, where: str) -> None:
         total, fitting = int(counts[known].sum()), int(counts[known & fits].sum())
         if LEAST_SHARE * total <= fitting < total:
             misfits = texts.filter(pa.array(known & ~fits))
-            raise DataError(
+            reason = (
                 f"{_first(values, misfits)}, but {fitting} of the {total} values are {wanted}s; correct it, or leave "
                 "it empty if it is missing (if the values are categories, put a letter before each number, or store "
-                "the column as a dictionary in Parquet)",
-                code="values",
-                field=where,
-                value=misfits[0].as_py(),
+                "the column as a dictionary in Parquet)"
             )
+            raise DataError(reason, code="values", field=where, value=misfits[0].as_py())
 
 
 def _distinct_texts(values: Any, wanted: Wanted) -> tuple[Any, NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:

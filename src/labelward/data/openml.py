@@ -1,7 +1,5 @@
 """Downloads from OpenML through scikit-learn, converted to the columns and labels of the original data sets."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +15,6 @@ class Download:
     """A data set of OpenML and its differences from the original.
 
     Attributes:
-        name: name on OpenML.
-        version: version on OpenML.
         columns: original names of the feature columns, in order; empty if OpenML has the same.
         labels: original labels by those of OpenML; empty if they are the same.
     """

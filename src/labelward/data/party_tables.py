@@ -4,19 +4,17 @@ Both give a party the same data for the same tables and seeds: rows are sorted b
 from its private seed, and each party encodes its columns by the training and validation rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from labelward.data.column_partition import check_disjoint, party_columns
+from labelward.data.column_partition import check_disjoint, party_columns, party_monotone
 from labelward.data.dataset import PartyDataset, VerticalDataset, assemble_dataset, encode_columns, read_labels
-from labelward.data.monotone import party_monotone
+from labelward.data.label_holders import join_labels
 from labelward.data.splitting import DataSplit, split_rows
 from labelward.data.tables import check_same_ids, read_ids, read_table
 from labelward.errors import DataError, JobError
@@ -26,17 +24,11 @@ from labelward.rng import PrivateSeed
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PartyTable:
-    """Table of one party.
-
-    Attributes:
-        party: the party's section of the job.
-        table: rows, sorted by id as text.
-        ids: text [rows], ascending.
-    """
+    """Table of one party."""
 
     party: PartySection
-    table: pa.Table
-    ids: NDArray[np.str_]
+    table: pa.Table  # rows, sorted by id as text
+    ids: NDArray[np.str_]  # text [rows], ascending
 
     @property
     def name(self) -> str:
@@ -74,9 +66,7 @@ def encode_party(job: Job, own: PartyTable, split: DataSplit, private: PrivateSe
 
     Args:
         job: the party's job file; other parties' tables are not read.
-        own: the party's table.
         split: positions of the rows sorted by id, such as :meth:`DataSplit.of` the masks that the active party sent.
-        private: private seed of the party.
 
     Raises:
         DataError: a column or value is not valid.
@@ -90,9 +80,6 @@ def load_active(job: Job, own: PartyTable, seed: int, private: PrivateSeed) -> V
     """Return the data set as the active party knows it in a run over a network: its own columns alone.
 
     Args:
-        job: the active party's job file.
-        own: the active party's table.
-        seed: seed of the run.
         private: private seed of the active party, from which it draws the split.
 
     Raises:
@@ -110,8 +97,6 @@ def join_tables(
         job: a job whose parties have their own tables.
         name: name of the data set in results.
         owns: the tables, in the order of the job's parties.
-        seed: seed of the run.
-        private: private seeds by party.
 
     Raises:
         DataError: parties have different ids or the same column, or a column or value is not valid.
@@ -130,13 +115,15 @@ def _assemble(
 ) -> VerticalDataset:
     first = owns[0]
     if first.party.label is None:
-        raise DataError(
-            "the active party needs a label column; set label in its section",
-            code="missing",
-            field=f"party {first.party.name!r}",
-        )
+        reason = "the active party needs a label column; set label in its section"
+        raise DataError(reason, code="missing", field=f"party {first.party.name!r}")
     place = f"party {first.party.name!r}"
-    targets = read_labels(job, first.table, (first.party.label, first.party.weight), place)
+    holders = [own for own in owns if own.party.label is not None]
+    if len(holders) > 1:
+        joined, positions = join_labels([own.party for own in holders], [own.table for own in holders])
+        targets = replace(read_labels(job, joined, ("label", None), "labels of all holders"), holders=positions)
+    else:
+        targets = read_labels(job, first.table, (first.party.label, first.party.weight), place)
     split = split_rows(job.data, seed, len(targets.values), private[first.party.name])
     parties = tuple(encode_party(job, own, split, private[own.party.name]) for own in owns)
     where = f"{place}, label column {first.party.label!r}"

@@ -87,8 +87,6 @@ def split_rows(data: DataSection, seed: int, rows: int, private: PrivateSeed) ->
 
     Args:
         data: sizes of the test and validation parts, as shares.
-        seed: seed of the run.
-        rows: number of rows.
         private: private seed of the party that holds the labels.
 
     Raises:
@@ -112,7 +110,6 @@ def published_split(data: DataSection, seed: int, labels: NDArray[Any], classes:
 
     Args:
         data: sizes of the test and validation parts, as shares.
-        seed: seed of the run.
         labels: class numbers or regression targets of all rows.
         classes: names of the classes; empty for regression.
 
@@ -133,7 +130,6 @@ def check_classes_present(data: DataSection, split: DataSplit, labels: NDArray[A
 
     Args:
         data: its key of the part's size is named in the error.
-        split: positions of the rows of each part.
         labels: class numbers of all rows.
         classes: names of the classes; empty for regression, which passes.
 
@@ -150,12 +146,8 @@ def check_classes_present(data: DataSection, split: DataSplit, labels: NDArray[A
         absent = np.setdiff1d(np.arange(len(classes)), labels[rows])
         if len(rows) and len(absent):
             name_of_class = classes[int(absent[0])]
-            raise DataError(
-                f"no {name} row has class {name_of_class!r}; choose another share{again}",
-                code="labels",
-                field=f"[data] {key}",
-                value=name_of_class,
-            )
+            reason = f"no {name} row has class {name_of_class!r}; choose another share{again}"
+            raise DataError(reason, code="labels", field=f"[data] {key}", value=name_of_class)
 
 
 def _part_size(key: str, share: float, rows: int) -> int:

@@ -1,7 +1,5 @@
 """Tables: reading files, converting tables in memory, finding columns and row ids. Messages count rows from 0."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -23,7 +21,6 @@ def read_table(path: str | os.PathLike[str], *, text: Sequence[str] = ()) -> pa.
     """Return the table of a file, by the reader of its suffix (:data:`~labelward.job.table_formats.READERS`).
 
     Args:
-        path: the file.
         text: columns that stay text in formats without types, such as ids with leading zeros in CSV.
 
     Raises:
@@ -48,10 +45,6 @@ def read_csv(file: Path, text: Sequence[str]) -> pa.Table:
     """Return the table of a CSV file with a line of names.
 
     In text columns only the empty field is missing; in columns of numbers also Arrow's words for it, such as ``NA``.
-
-    Args:
-        file: the file.
-        text: columns that stay text.
 
     Raises:
         pyarrow.ArrowException: the file is not CSV, or its lines differ in length.
@@ -97,12 +90,8 @@ def as_table(rows: Any, name: str = "table") -> pa.Table:
         return _validated(_convert(lambda: pa.Table.from_pandas(rows, preserve_index=False), name), name)
     if isinstance(rows, Mapping) or hasattr(rows, "__arrow_c_stream__"):
         return _validated(_convert(lambda: pa.table(rows), name), name)
-    raise DataError(
-        f"must be an Arrow or pandas table or a mapping of arrays but got {type(rows).__name__}",
-        code="type",
-        field=name,
-        value=type(rows).__name__,
-    )
+    reason = f"must be an Arrow or pandas table or a mapping of arrays but got {type(rows).__name__}"
+    raise DataError(reason, code="type", field=name, value=type(rows).__name__)
 
 
 def find_column(table: pa.Table, column: str, place: str) -> Any:
@@ -129,12 +118,8 @@ def read_ids(table: pa.Table, column: str, place: str) -> NDArray[np.str_]:
     place = f"{place}, id column {column!r}"
     kind = ids.type.value_type if pa.types.is_dictionary(ids.type) else ids.type
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise DataError(
-            f"ids must be integers or text but the column has type {kind}",
-            code="columns",
-            field=place,
-            value=str(kind),
-        )
+        reason = f"ids must be integers or text but the column has type {kind}"
+        raise DataError(reason, code="columns", field=place, value=str(kind))
     if ids.null_count:
         first = int(np.argmax(pc.is_null(ids).to_numpy(zero_copy_only=False)))
         missing = "1 id is missing" if ids.null_count == 1 else f"{ids.null_count} ids are missing"
@@ -215,12 +200,8 @@ def _check_names(names: Sequence[str], table: str) -> None:
     seen: set[str] = set()
     for position, name in enumerate(names):
         if not name:
-            raise DataError(
-                f"column {position} has no name; if it is an index, write the file without it",
-                code="columns",
-                field=table,
-                value=position,
-            )
+            reason = f"column {position} has no name; if it is an index, write the file without it"
+            raise DataError(reason, code="columns", field=table, value=position)
         if name in seen:
             raise DataError(f"two columns have the name {name!r}; rename one", code="columns", field=table, value=name)
         seen.add(name)

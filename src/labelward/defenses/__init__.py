@@ -1,4 +1,4 @@
-"""Defenses: policies that change what leaves the active party. A new one is one module and one line here."""
+"""Defenses: policies that change what leaves a party. A new one is one module and one line here."""
 
 from labelward.policy.base import Policy
 from labelward.registry import Registry
@@ -20,5 +20,8 @@ DEFENSES: Registry[Policy] = Registry(
         "ppdl:Ppdl",
         "discrete_sgd:DiscreteSgd",
         "sign_sgd:SignSgd",
+        "partial_dp:PartialDP",
+        "label_dp_sums:LabelDPSums",
+        "min_bin_rows:MinBinRows",
     ],
 )

@@ -1,7 +1,6 @@
 """Columns of X: reading arrays and tables, encoding as numbers, assignment to parties."""
 
-from __future__ import annotations
-
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,8 @@ from labelward.estimators._errors import InvalidInputError
 from labelward.job import PartySection
 
 Floats = NDArray[np.float64]
+_DIRECTIONS = re.compile(r"\(\s*([+-]?\d+(?:\s*,\s*[+-]?\d+)*)\s*,?\s*\)")
+_MONOTONE = "monotone_constraints"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,6 @@ def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> Floats | A
 
     Args:
         estimator: the estimator, which has ``n_features_in_`` and ``feature_names_in_``.
-        X: the array or table.
         reset: True: set these attributes; False: check X against them.
 
     Raises:
@@ -57,7 +57,6 @@ def fit_columns(estimator: BaseEstimator, X: Floats | Any, rows: NDArray[np.int6
     """Fit the encoding of X on the training rows, and return these rows encoded.
 
     Args:
-        estimator: the estimator, for the names of the columns.
         X: result of :func:`read_columns`.
         rows: positions of the training rows; other categories are unknown later.
 
@@ -78,7 +77,6 @@ def transform_columns(
     """Encode columns of X as in training: float64 [rows, columns].
 
     Args:
-        names: names of the columns.
         places: positions of the columns in X.
         categories: categories of training by column; another one becomes -1.
         X: result of :func:`read_columns`.
@@ -91,12 +89,8 @@ def transform_columns(
 
         return transform(X, names, categories, "X")
     for name in categories:
-        raise InvalidInputError(
-            f"column {name!r} was categorical in training; X must be a table again",
-            code="type",
-            field="X",
-            value=name,
-        )
+        reason = f"column {name!r} was categorical in training; X must be a table again"
+        raise InvalidInputError(reason, code="type", field="X", value=name)
     return np.ascontiguousarray(X[:, list(places)])
 
 
@@ -109,7 +103,6 @@ def assign_positions(
         parties: names or positions of columns by party; None: the first half for ``"active"``, the rest for
             ``"passive"``.
         active: the party with the labels; None: ``"active"`` if there is such a party, else the first.
-        names: names of the columns of X.
         named: whether the columns of X have names.
 
     Raises:
@@ -120,12 +113,8 @@ def assign_positions(
         half = len(names) // 2
         parties = {"active": range(half), "passive": range(half, len(names))}
     if not isinstance(parties, Mapping) or len(parties) < 2:
-        raise InvalidInputError(
-            f"must give the columns of at least two parties but got {parties!r}",
-            code="type",
-            field="parties",
-            value=parties,
-        )
+        reason = f"must give the columns of at least two parties but got {parties!r}"
+        raise InvalidInputError(reason, code="type", field="parties", value=parties)
     first = ("active" if "active" in parties else next(iter(parties))) if active is None else active
     if first not in parties:
         raise InvalidInputError(
@@ -142,29 +131,17 @@ def assign_positions(
         places = tuple(position_of(column, names, f"parties: {party!r}", named=named) for column in given)
         PartySection(name=party, columns=tuple(names[place] for place in places))  # checks name and repeated columns
         if not places and party != first:
-            raise InvalidInputError(
-                f"{party!r} has no column; a passive party needs at least one",
-                code="range",
-                field="parties",
-                value=party,
-            )
+            reason = f"{party!r} has no column; a passive party needs at least one"
+            raise InvalidInputError(reason, code="range", field="parties", value=party)
         for place in places:
             if place in holder:
-                raise InvalidInputError(
-                    f"column {names[place]!r} is assigned to {holder[place]!r} as well",
-                    code="duplicate",
-                    field=f"parties: {party!r}",
-                    value=names[place],
-                )
+                reason = f"column {names[place]!r} is assigned to {holder[place]!r} as well"
+                raise InvalidInputError(reason, code="duplicate", field=f"parties: {party!r}", value=names[place])
             holder[place] = party
         positions[party] = places
     if len({party.lower() for party in positions}) < len(positions):
-        raise InvalidInputError(
-            f"names must differ in more than case: {', '.join(positions)}",
-            code="duplicate",
-            field="parties",
-            value=tuple(positions),
-        )
+        reason = f"names must differ in more than case: {', '.join(positions)}"
+        raise InvalidInputError(reason, code="duplicate", field="parties", value=tuple(positions))
     return positions
 
 
@@ -177,12 +154,8 @@ def position_of(column: Any, names: Sequence[str], place: str, *, named: bool) -
     """
     if isinstance(column, str):
         if not named:
-            raise InvalidInputError(
-                f"X has no column names; give {column!r} by its position",
-                code="unsupported",
-                field=place,
-                value=column,
-            )
+            reason = f"X has no column names; give {column!r} by its position"
+            raise InvalidInputError(reason, code="unsupported", field=place, value=column)
         if column not in names:
             raise InvalidInputError(unknown_name("column", column, names), code="unknown", field=place, value=column)
         return names.index(column)
@@ -201,3 +174,54 @@ def column_names(estimator: Any) -> tuple[str, ...]:
     """Return the names of the columns of X; ``x0``, ``x1``, … if it has none."""
     known = getattr(estimator, "feature_names_in_", None)
     return tuple(f"x{place}" for place in range(estimator.n_features_in_)) if known is None else tuple(map(str, known))
+
+
+def parse_monotone(given: Any, columns: EncodedColumns, *, named: bool) -> dict[int, int]:
+    """Return the constraint, 1 or -1, by position of a column in X.
+
+    Args:
+        given: a dictionary by name or position, a sequence with a direction for each column of X, or its text form such
+            as ``"(1,0,-1)"``; None: no constraints.
+        named: whether the columns of X have names.
+
+    Raises:
+        ValueError: the form or length is wrong, a column does not exist, is listed twice or is categorical, or a
+            direction is not 1, -1 or 0.
+    """
+    if given is None:
+        return {}
+    directions: dict[int, int] = {}
+    for column, direction in _pairs(given, columns.names):
+        place = position_of(column, columns.names, _MONOTONE, named=named)
+        whole = isinstance(direction, int | np.integer) and not isinstance(direction, bool)
+        if not whole or direction not in (-1, 0, 1):
+            raise InvalidInputError(
+                f"must be 1, -1 or 0, but {column!r} has {direction!r}", code="choice", field=_MONOTONE, value=direction
+            )
+        if direction and columns.names[place] in columns.categories:
+            name = columns.names[place]
+            reason = f"{name!r} is categorical and cannot have the constraint {direction!r}"
+            raise InvalidInputError(reason, code="unsupported", field=_MONOTONE, value=name)
+        if place in directions:
+            reason = f"column {columns.names[place]!r} is listed by name and by position"
+            raise InvalidInputError(reason, code="duplicate", field=_MONOTONE, value=columns.names[place])
+        directions[place] = int(direction)
+    return {place: direction for place, direction in directions.items() if direction}
+
+
+def _pairs(given: Any, names: Sequence[str]) -> list[tuple[Any, Any]]:
+    """Return pairs of a column (name or position) and its direction."""
+    if isinstance(given, Mapping):
+        return list(given.items())
+    each = given
+    if isinstance(given, str) and (text := _DIRECTIONS.fullmatch(given.strip())):
+        each = [int(number) for number in text[1].split(",")]
+    elif isinstance(given, np.ndarray) and given.ndim == 1:
+        each = given.tolist()
+    if not isinstance(each, list | tuple):
+        wanted = "a dictionary by column, or a list with 1, -1 or 0 for each column of X"
+        raise InvalidInputError(f"must be {wanted}, but got {given!r}", code="type", field=_MONOTONE, value=given)
+    if len(each) != len(names):
+        reason = f"must have one direction for each of the {len(names)} columns of X but has {len(each)}"
+        raise InvalidInputError(reason, code="range", field=_MONOTONE, value=len(each))
+    return list(enumerate(each))

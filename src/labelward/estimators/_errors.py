@@ -1,7 +1,5 @@
 """Errors in the form that scikit-learn expects: invalid user input is a :class:`ValueError`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,8 +1,7 @@
 """Training of all estimators: all parties in threads of this process, views and shares in memory."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +12,7 @@ from labelward.estimators._errors import InvalidInputError
 from labelward.federation.components import make_engine
 from labelward.federation.simulation import SimulationResult, make_session, party_inputs, run_simulation
 from labelward.job import EncryptionSection
-from labelward.party.context import Progress
+from labelward.party.context import Progress, no_progress
 from labelward.party.handshake import RowMasks
 from labelward.policy.base import Policy
 from labelward.protocols.common import LabelVector
@@ -26,9 +25,6 @@ class TrainingPlan:
 
     Attributes:
         programs: how the model is run, with its parameters.
-        seed: of the learning draws.
-        defenses: as the estimator's parameter has them.
-        encryption: engine and key.
         behaviors: by passive party, how it trains where not as agreed.
     """
 
@@ -50,16 +46,15 @@ def train_parties(
     plan: TrainingPlan,
     parties: Sequence[PartyDataset],
     labels: LabelVector,
-    progress: Progress,
     before: Mapping[str, Any] | None = None,
+    *,
+    verbose: bool = False,
 ) -> SimulationResult:
     """Train a model.
 
     Args:
-        plan: parameters, protection, seed.
         parties: what each party holds, the active one first; no prediction rows.
         labels: the active party's, of training rows, then of validation rows.
-        progress: hears of trees or epochs.
         before: by party, its share of the model that a warm start continues.
 
     Raises:
@@ -79,8 +74,9 @@ def train_parties(
             masks=RowMasks.in_order(rows - validation, validation, 0),
             shares=before,
         )
-        inputs = party_inputs(parties, labels, shares=before, behaviors=plan.behaviors)
-        return run_simulation(session, plan.programs, inputs, engine, policies=policies, progress=progress)
+        inputs = party_inputs(parties, {names[0]: labels}, shares=before, behaviors=plan.behaviors)
+        with _progress_bar(verbose) as progress:
+            return run_simulation(session, plan.programs, inputs, engine, policies=policies, progress=progress)
     finally:
         engine.close()
 
@@ -96,12 +92,8 @@ def resolve_policies(defenses: Any, parties: Sequence[str] = ()) -> dict[str, tu
     found = {}
     for party, chain in named.items():
         if isinstance(chain, str | Mapping) or not all(isinstance(one, Mapping) and "kind" in one for one in chain):
-            raise InvalidInputError(
-                f"must be a list of dictionaries with a kind, or such a list for each party, but got {defenses!r}",
-                code="type",
-                field="defenses",
-                value=defenses,
-            )
+            reason = f"must be a list of dictionaries with a kind, or such a list for each party, but got {defenses!r}"
+            raise InvalidInputError(reason, code="type", field="defenses", value=defenses)
         if parties and party not in parties:
             raise InvalidInputError(
                 unknown_name("party", str(party), parties), code="unknown", field="defenses", value=party
@@ -110,3 +102,23 @@ def resolve_policies(defenses: Any, parties: Sequence[str] = ()) -> dict[str, tu
             DEFENSES.make(one["kind"], {key: one[key] for key in one if key != "kind"}) for one in chain
         )
     return found
+
+
+@contextmanager
+def _progress_bar(verbose: bool) -> Iterator[Progress]:
+    """Yield a progress callback: a bar, or one that does nothing."""
+    if not verbose:
+        yield no_progress
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, int] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total or None)
+            bar.update(tasks[what], completed=done, total=total or None)  # type: ignore[arg-type]
+
+        yield report

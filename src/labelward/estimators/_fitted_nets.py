@@ -15,30 +15,24 @@ from sklearn.utils.validation import check_is_fitted
 from labelward.errors import unknown_name
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._columns import transform_columns
-from labelward.estimators._errors import InvalidInputError, value_errors
+from labelward.estimators._errors import InvalidInputError
 from labelward.estimators._federation import resolve_policies
 from labelward.estimators._model_mixins import FittedModelMixin
 
 if TYPE_CHECKING:
-    from labelward.federation.model import FederatedModel
-    from labelward.party.view import View
+    from labelward.federation.model import AlignedRows, FederatedModel
     from labelward.protocols.splitnn.share import NetShare
 
 Floats = NDArray[np.float64]
 
 
 class FittedNetsMixin(FittedModelMixin["NetShare"]):
-    """A split network with the shares and rows of all parties.
-
-    Attributes:
-        views_: what each party saw in training.
-    """
+    """A split network with the shares and rows of all parties."""
 
     bottom: Any
     top_model: Any
     defenses: Any
     n_features_in_: int
-    views_: dict[str, View]
     _names: dict[str, tuple[str, ...]]
 
     def _held(self, party: str, X: Any) -> NDArray[Any]:
@@ -68,21 +62,12 @@ class FittedNetsMixin(FittedModelMixin["NetShare"]):
         """Epochs of the training."""
         return self._lead.epochs
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
     def _modules(self) -> dict[str, Any]:
         """Return the user's modules: by party, and the top model as ``""``."""
         if not isinstance(self.bottom, str | Mapping):
             type_name = type(self.bottom).__name__
-            raise InvalidInputError(
-                f"must name a preset, or hold a module for each party, but is of type {type_name}",
-                code="type",
-                field="bottom",
-                value=type_name,
-            )
+            reason = f"must name a preset, or hold a module for each party, but is of type {type_name}"
+            raise InvalidInputError(reason, code="type", field="bottom", value=type_name)
         modules = {} if isinstance(self.bottom, str) else dict(self.bottom)
         for party in modules:
             if party not in self._places:
@@ -96,20 +81,12 @@ class FittedNetsMixin(FittedModelMixin["NetShare"]):
         if isinstance(X, Mapping) and not issparse(X):  # some sparse matrices are dictionaries
             blocks = {party: np.asarray(own) for party, own in X.items()}
             if not reset and set(blocks) != set(self._places):
-                raise InvalidInputError(
-                    f"the rows of {', '.join(self._places)} are needed, not of {', '.join(blocks)}",
-                    code="missing",
-                    field="X",
-                    value=tuple(blocks),
-                )
+                reason = f"the rows of {', '.join(self._places)} are needed, not of {', '.join(blocks)}"
+                raise InvalidInputError(reason, code="missing", field="X", value=tuple(blocks))
             for party, own in blocks.items():
                 if own.ndim < 2 or own.dtype.kind not in "fiub":
-                    raise InvalidInputError(
-                        f"the rows of {party!r} must be an array of numbers, one row each",
-                        code="type",
-                        field="X",
-                        value=party,
-                    )
+                    reason = f"the rows of {party!r} must be an array of numbers, one row each"
+                    raise InvalidInputError(reason, code="type", field="X", value=party)
             check_consistent_length(*blocks.values())
             return blocks, len(next(iter(blocks.values()))) if blocks else 0
         found = read(self, X, reset=reset)
@@ -139,15 +116,11 @@ class FittedNetsMixin(FittedModelMixin["NetShare"]):
             policies=lambda: resolve_policies(self.defenses, tuple(self.shares_)),
         )
 
-    def _ask(self, X: Any) -> Floats:
-        check_is_fitted(self)
-        with value_errors({}):
-            x, _ = self._given(X, reset=False)
-            coded = self._coded()
-            from labelward.federation.model import AlignedRows
+    def _rows(self, X: Any) -> AlignedRows:
+        from labelward.federation.model import AlignedRows
 
-            rows = AlignedRows(columns={party: self._block(x, party, coded) for party in self.shares_})
-            return self._model.predict(rows)
+        x, coded = self._given(X, reset=False)[0], self._coded()
+        return AlignedRows(columns={party: self._block(x, party, coded) for party in self.shares_})
 
     def _expected(self, X: Any) -> Floats:
         margins = self._ask(X)

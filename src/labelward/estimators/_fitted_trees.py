@@ -1,7 +1,5 @@
 """Fitted tree models: leaves, importances, explanations, drawings, exports."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -163,8 +161,3 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
     @property
     def _model(self) -> FederatedModel:
         return FederatedModel(programs=TreeFamily(), shares=self.shares_)
-
-    def _ask(self, X: Any) -> Floats:
-        check_is_fitted(self)
-        with value_errors({}):
-            return self._model.predict(self._rows(X))

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from labelward.estimators import _persistence
 from labelward.estimators._errors import InvalidInputError, value_errors
+from labelward.estimators._federation import TrainingPlan, train_parties
 
+if TYPE_CHECKING:
+    from labelward.data import PartyDataset
+    from labelward.federation.model import AlignedRows, FederatedModel
+    from labelward.federation.simulation import SimulationResult
+    from labelward.party.view import View
+    from labelward.protocols.common import LabelVector
+
+Floats = NDArray[np.float64]
 Share = TypeVar("Share")
 
 
 class FittedModelMixin(BaseEstimator, Generic[Share]):  # type: ignore[misc]
-    """A federated model with the shares of all parties.
+    """A federated model with the shares of all parties."""
 
-    Attributes:
-        shares_: each party's part of the model, the active party's first.
-    """
-
-    shares_: dict[str, Share]
+    shares_: dict[str, Share]  # each party's part of the model, the active party's first
+    views_: dict[str, View]
+    verbose: bool
     _places: dict[str, tuple[int, ...]]
 
     @property
@@ -82,12 +91,51 @@ class FittedModelMixin(BaseEstimator, Generic[Share]):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "shares_")
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     def _held(self, party: str, X: Any) -> NDArray[Any]:
         raise NotImplementedError
 
     @staticmethod
     def _load_share(folder: Path) -> Share:
         raise NotImplementedError
+
+    @property
+    def _model(self) -> FederatedModel:
+        raise NotImplementedError
+
+    def _rows(self, X: Any) -> AlignedRows:
+        """Return each party's columns of the rows."""
+        raise NotImplementedError
+
+    def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
+        """Learn the classes, if any, from the labels of these rows, and return these labels as numbers."""
+        raise NotImplementedError
+
+    def _targets(self, y: ArrayLike) -> Floats:
+        """Return labels of validation rows as numbers."""
+        raise NotImplementedError
+
+    def _class_names(self) -> tuple[str, ...]:
+        return ()
+
+    def _ask(self, X: Any) -> Floats:
+        """Return the margins of the rows."""
+        check_is_fitted(self)
+        with value_errors({}):
+            return self._model.predict(self._rows(X))
+
+    def _run(
+        self, plan: TrainingPlan, parties: Sequence[PartyDataset], labels: LabelVector, before: Any = None
+    ) -> SimulationResult:
+        """Train, and keep shares and views."""
+        ended = train_parties(plan, parties, labels, before, verbose=bool(self.verbose))
+        self.shares_ = ended.shares
+        self.views_ = {party: outcome.view for party, outcome in ended.outcomes.items()}
+        return ended
 
     @property
     def _lead(self) -> Share:

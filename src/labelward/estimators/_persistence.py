@@ -1,7 +1,5 @@
 """Estimators on disk: each party's share, and a file with the remaining attributes."""
 
-from __future__ import annotations
-
 import glob
 import os
 import shutil
@@ -26,24 +24,15 @@ _SHARE_NAMES = (TREE_SHARE, "share.lwn")
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of the file.
-
-    Attributes:
-        estimator: name of the class.
-        places: for each party, the active one first, the positions of its columns in X.
-        features: number of columns of X; 0 where X was given by party.
-        feature_names: their names, if any.
-        classes: the values of the label, if any, and their type.
-        learned: further attributes by name.
-    """
+    """Content of the file."""
 
     format: int = _FORMAT
     estimator: str
     parameters: dict[str, Any]
-    places: dict[str, tuple[int, ...]]
-    features: int
+    places: dict[str, tuple[int, ...]]  # for each party, the active one first, the positions of its columns in X
+    features: int  # number of columns of X; 0 where X was given by party
     feature_names: tuple[str, ...] | None
-    classes: tuple[str, list[Any]] | None
+    classes: tuple[str, list[Any]] | None  # the values of the label, if any, and their type
     learned: dict[str, Any]
 
 
@@ -109,19 +98,11 @@ def _check_place(folder: Path, target: Path, *, overwrite: bool) -> None:
     """
     for place in (target, *target.parents):
         if _is_of_a_run(place):
-            raise OutputError(
-                f"is or lies in {place}, the folder of a run of labelward; save elsewhere",
-                code="exists",
-                field=str(folder),
-                value=str(place),
-            )
+            reason = f"is or lies in {place}, the folder of a run of labelward; save elsewhere"
+            raise OutputError(reason, code="exists", field=str(folder), value=str(place))
         if place != target and (place / FILE_NAME).is_file():
-            raise OutputError(
-                f"lies in {place}, the folder of a saved estimator; save elsewhere",
-                code="exists",
-                field=str(folder),
-                value=str(place),
-            )
+            reason = f"lies in {place}, the folder of a saved estimator; save elsewhere"
+            raise OutputError(reason, code="exists", field=str(folder), value=str(place))
     if not target.exists():
         return
     if not target.is_dir():
@@ -138,19 +119,11 @@ def _check_place(folder: Path, target: Path, *, overwrite: bool) -> None:
     strange = [path for path in target.rglob("*") if path not in ours and (path.is_symlink() or not path.is_dir())]
     if strange:
         name = str(min(strange).relative_to(target))
-        raise OutputError(
-            f"contains {name!r}, which is not part of the saved {stored.estimator}; save elsewhere",
-            code="foreign",
-            field=str(folder),
-            value=name,
-        )
+        reason = f"contains {name!r}, which is not part of the saved {stored.estimator}; save elsewhere"
+        raise OutputError(reason, code="foreign", field=str(folder), value=name)
     if not overwrite:
-        raise OutputError(
-            f"holds a saved {stored.estimator} already; overwrite=True replaces it",
-            code="exists",
-            field=str(folder),
-            value=stored.estimator,
-        )
+        reason = f"holds a saved {stored.estimator} already; overwrite=True replaces it"
+        raise OutputError(reason, code="exists", field=str(folder), value=stored.estimator)
 
 
 def _is_of_a_run(folder: Path) -> bool:
@@ -183,12 +156,8 @@ def load_estimator(cls: type[Any], folder: Path) -> Any:
     shares = {party: cls._load_share(folder / party / "model") for party in stored.places}
     for party, share in shares.items():
         if share.party != party or share.model != next(iter(shares.values())).model:
-            raise FileFormatError(
-                f"a share of another party or model than {path} tells of",
-                code="other-run",
-                field=str(folder / party),
-                value=share.party,
-            )
+            reason = f"a share of another party or model than {path} tells of"
+            raise FileFormatError(reason, code="other-run", field=str(folder / party), value=share.party)
     estimator.shares_ = shares
     return estimator
 
@@ -204,12 +173,8 @@ def _read(path: Path) -> _File:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FileFormatError(f"a damaged file: {error}", code="damaged", field=str(path)) from error
     if stored.format != _FORMAT:
-        raise FileFormatError(
-            f"an estimator of format {stored.format}; this version reads format {_FORMAT}",
-            code="format-version",
-            field=str(path),
-            value=stored.format,
-        )
+        reason = f"an estimator of format {stored.format}; this version reads format {_FORMAT}"
+        raise FileFormatError(reason, code="format-version", field=str(path), value=stored.format)
     return stored
 
 

@@ -1,7 +1,5 @@
 """Targets of estimators: classes, or continuous values for regression."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,18 +19,23 @@ Floats = NDArray[np.float64]
 class ClassTargets:
     """Class labels, encoded as positions in their sorted list."""
 
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class: float64 [rows, classes], in the order of ``classes_``."""
+        raise NotImplementedError
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithm of :meth:`predict_proba`; -inf where it is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
     def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
         values = _labels(y)
         self.classes_, numbers = np.unique(values[rows], return_inverse=True)
         self.n_classes_ = len(self.classes_)
         if self.n_classes_ < 2:
             weighted = "" if len(rows) == len(values) else " with positive weight"
-            raise InvalidInputError(
-                f"all rows{weighted} are of one class, {self.classes_.tolist()[0]!r}; at least two are needed",
-                code="labels",
-                field="y",
-                value=self.classes_.tolist()[0],
-            )
+            reason = f"all rows{weighted} are of one class, {self.classes_.tolist()[0]!r}; at least two are needed"
+            raise InvalidInputError(reason, code="labels", field="y", value=self.classes_.tolist()[0])
         return numbers.astype(np.float64)
 
     def _targets(self, y: ArrayLike) -> Floats:
@@ -40,24 +43,16 @@ class ClassTargets:
         unknown = np.setdiff1d(values, self.classes_)
         if len(unknown):
             known = ", ".join(map(repr, self.classes_.tolist()))
-            raise InvalidInputError(
-                f"label {unknown.tolist()[0]!r} is not one of the training classes {known}",
-                code="labels",
-                field="eval_set",
-                value=unknown.tolist()[0],
-            )
+            reason = f"label {unknown.tolist()[0]!r} is not one of the training classes {known}"
+            raise InvalidInputError(reason, code="labels", field="eval_set", value=unknown.tolist()[0])
         return np.searchsorted(self.classes_, values).astype(np.float64)
 
     def _check_validation(self, values: Floats) -> None:
         missing = np.setdiff1d(np.arange(self.n_classes_), values)
         if len(missing):
             label = self.classes_.tolist()[int(missing[0])]
-            raise InvalidInputError(
-                f"no row with positive weight is of class {label!r}; each class needs one",
-                code="labels",
-                field="eval_set",
-                value=label,
-            )
+            reason = f"no row with positive weight is of class {label!r}; each class needs one"
+            raise InvalidInputError(reason, code="labels", field="eval_set", value=label)
 
     def _class_names(self) -> tuple[str, ...]:
         return tuple(str(label) for label in self.classes_.tolist())
@@ -78,11 +73,6 @@ class FederatedClassifierMixin(ClassifierMixin, ClassTargets, FederatedTrees):  
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class: float64 [rows, classes], in the order of ``classes_``."""
         return to_predictions(self._lead, self._ask(X))
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithm of :meth:`predict_proba`; -inf where it is 0."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
 
     def _several_outputs(self, params: TreeModel) -> str:
         if params.kind == "forest":

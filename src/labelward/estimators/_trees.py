@@ -1,12 +1,10 @@
 """Fitting of the tree estimators, and argument checks that all estimators share."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,13 +12,17 @@ from sklearn.utils import check_consistent_length, check_random_state
 
 from labelward.data import PartyDataset
 from labelward.errors import unknown_name
-from labelward.estimators._columns import EncodedColumns, assign_positions, fit_columns, transform_columns
+from labelward.estimators._columns import (
+    EncodedColumns,
+    assign_positions,
+    fit_columns,
+    parse_monotone,
+    transform_columns,
+)
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import InvalidInputError, value_errors
-from labelward.estimators._federation import TrainingPlan, resolve_policies, train_parties
+from labelward.estimators._federation import TrainingPlan, resolve_policies
 from labelward.estimators._fitted_trees import FittedTreesMixin
-from labelward.estimators._monotone import parse_monotone
-from labelward.estimators._progress import progress_bar
 from labelward.estimators._weights import check_class_weight, resolve_weights
 from labelward.he import ENGINES, check_engine
 from labelward.job import EncryptionSection
@@ -36,20 +38,49 @@ Defenses = Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Mapping[str, Any]
 _ENGINE = {"engine": "engine", "bits": "key_bits", "insecure": "insecure", "workers": "workers"}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FederatedTrees(FittedTreesMixin):
-    """A federated tree model; subclasses have parameters (they are dataclasses), targets and predictions.
+    """A federated tree model; subclasses have further parameters, targets and predictions.
 
     Attributes:
-        model: the class of the model's parameters.
         renamed: for some keys of a job's ``[model]`` the estimator's parameter, where it is called otherwise.
         objectives: those that fit the targets, ``"auto"`` first.
         idle: parameters that mean nothing for the targets.
     """
 
     model: ClassVar[type[TreeModel]]
-    renamed: ClassVar[Mapping[str, str]]
+    renamed: ClassVar[Mapping[str, str]] = {
+        "trees": "n_estimators",
+        "depth": "max_depth",
+        "feature_fraction": "colsample_bytree",
+        "bins": "max_bin",
+    }
     objectives: ClassVar[tuple[str, ...]]
     idle: ClassVar[tuple[str, ...]] = ()
+
+    parties: Parties | None = None
+    active: str | None = None
+    n_estimators: int = 20
+    max_depth: int = 6
+    colsample_bytree: float = 1.0
+    max_bin: int = 32
+    candidates: Literal["global", "node", "all"] = "global"
+    gamma: float = 0.0
+    min_rows: int = 1
+    min_child_weight: float = 0.0
+    max_leaves: int = 0
+    scale_pos_weight: float = 1.0
+    max_cat_to_onehot: int = 4
+    max_cat_threshold: int = 64
+    monotone_constraints: Mapping[str | int, int] | Sequence[int] | str | None = None
+    warm_start: bool = False
+    random_state: Any = None
+    engine: str | Mapping[str, Any] = "paillier"
+    key_bits: int = 2048
+    insecure: bool = False
+    workers: int = 0
+    defenses: Defenses | None = None
+    verbose: bool = False
 
     @classmethod
     def names(cls) -> dict[str, str]:
@@ -111,22 +142,6 @@ class FederatedTrees(FittedTreesMixin):
             self._places, self.train_rows_ = places, rows
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-    def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
-        """Learn the classes, if any, from the labels of these rows, and return these labels as numbers."""
-        raise NotImplementedError
-
-    def _targets(self, y: ArrayLike) -> Floats:
-        """Return labels of validation rows as numbers."""
-        raise NotImplementedError
-
-    def _class_names(self) -> tuple[str, ...]:
-        return ()
-
     def _keys(self) -> dict[str, str]:
         return {**self.names(), **_ENGINE}
 
@@ -155,21 +170,13 @@ class FederatedTrees(FittedTreesMixin):
         params = self.model(**{key: value for key, value in values.items() if value is not None})
         if params.objective not in self.objectives:
             choices = ", ".join(map(repr, self.objectives[1:]))
-            raise InvalidInputError(
-                f"{type(self).__name__} takes {choices} but got {params.objective!r}",
-                code="choice",
-                field="objective",
-                value=params.objective,
-            )
+            reason = f"{type(self).__name__} takes {choices} but got {params.objective!r}"
+            raise InvalidInputError(reason, code="choice", field="objective", value=params.objective)
         known = inspect.signature(type(self)).parameters
         for name in self.idle:
             if name in known and getattr(self, name) != known[name].default:
-                raise InvalidInputError(
-                    f"means nothing for {type(self).__name__}, so it must be left out",
-                    code="unsupported",
-                    field=name,
-                    value=getattr(self, name),
-                )
+                reason = f"means nothing for {type(self).__name__}, so it must be left out"
+                raise InvalidInputError(reason, code="unsupported", field=name, value=getattr(self, name))
         resolve_policies(self.defenses)
         return TrainingPlan(
             programs=TreeFamily(params),
@@ -214,19 +221,11 @@ class FederatedTrees(FittedTreesMixin):
         if before is None:
             return
         if tuple(before) != tuple(places):
-            raise InvalidInputError(
-                f"the warm-started model has {', '.join(before)}, not {', '.join(places)}",
-                code="other-run",
-                field="parties",
-                value=tuple(places),
-            )
+            reason = f"the warm-started model has {', '.join(before)}, not {', '.join(places)}"
+            raise InvalidInputError(reason, code="other-run", field="parties", value=tuple(places))
         if next(iter(before.values())).classes != self._class_names():
-            raise InvalidInputError(
-                "its classes are not those of the warm-started model",
-                code="other-run",
-                field="y",
-                value=self._class_names(),
-            )
+            reason = "its classes are not those of the warm-started model"
+            raise InvalidInputError(reason, code="other-run", field="y", value=self._class_names())
 
     def _validation(
         self, eval_set: Any, weight: Any, datasets: Sequence[PartyDataset], places: Mapping[str, Sequence[int]]
@@ -238,9 +237,10 @@ class FederatedTrees(FittedTreesMixin):
             return None
         table = read(self, pair[0], reset=False)
         check_consistent_length(table, pair[1])
-        blocks = {
-            own.name: transform_columns(own.columns, places[own.name], _category_names(own), table) for own in datasets
-        }
+        blocks = {}
+        for own in datasets:
+            coded = {own.columns[at]: names for at, names in own.categories.items()}
+            blocks[own.name] = transform_columns(own.columns, places[own.name], coded, table)
         values, weights = self._targets(pair[1]), resolve_weights(pair[2], len(table), "eval_sample_weight")
         self._check_validation(values[weights > 0])
         return blocks, values, weights
@@ -263,10 +263,7 @@ class FederatedTrees(FittedTreesMixin):
             datasets = [replace(own, validation=blocks[own.name]) for own in datasets]
             values, weights = (np.concatenate(pair) for pair in zip(labels, theirs, strict=True))
         vector = LabelVector(values=values, weights=weights, classes=self._class_names())
-        with progress_bar(bool(self.verbose)) as progress:
-            ended = train_parties(plan, datasets, vector, progress, before)
-        self.shares_ = ended.shares
-        self.views_ = {party: outcome.view for party, outcome in ended.outcomes.items()}
+        ended = self._run(plan, datasets, vector, before)
         self._learn_history(() if ended.watched is None else ended.watched.values)
 
     def _learn_history(self, history: tuple[float, ...]) -> None:
@@ -302,10 +299,6 @@ def _party_data(
     )
 
 
-def _category_names(party: PartyDataset) -> dict[str, tuple[str, ...]]:
-    return {party.columns[at]: names for at, names in party.categories.items()}
-
-
 def to_python_scalar(value: Any) -> Any:
     """Return numbers of NumPy, as grids of parameters hold them, as numbers of Python."""
     return value.item() if isinstance(value, np.generic) else value
@@ -335,9 +328,7 @@ def validation_pair(eval_set: Any, weight: Any, stopping: str, stops: bool) -> t
 
     Args:
         eval_set: ``(X, y)``, or a list of one such pair.
-        weight: of its rows, or a list of such weights.
         stopping: the parameter that needs an ``eval_set``.
-        stops: whether it was given.
     """
     if eval_set is None:
         if stops:

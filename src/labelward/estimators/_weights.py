@@ -1,7 +1,5 @@
 """Weights of rows and classes: validation, including the range that fixed-point encryption can represent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -31,12 +29,8 @@ def resolve_weights(given: Any, rows: int, name: str) -> Floats:
         )
     if (weights < 0).any():
         row = int(np.argmax(weights < 0))
-        raise InvalidInputError(
-            f"row {row}, counting from 0, is {weights[row]:g}; weights must be ≥ 0",
-            code="range",
-            field=name,
-            value=float(weights[row]),
-        )
+        reason = f"row {row}, counting from 0, is {weights[row]:g}; weights must be ≥ 0"
+        raise InvalidInputError(reason, code="range", field=name, value=float(weights[row]))
     positive = weights[weights > 0]
     if not len(positive):
         raise InvalidInputError(
@@ -52,13 +46,11 @@ def resolve_weights(given: Any, rows: int, name: str) -> Floats:
             value=float(weights[row]),
         )
     if most / least > _WIDEST:
-        raise InvalidInputError(
+        reason = (
             f"positive weights range from {least:g} to {most:g}, a ratio above {_WIDEST:g}: the smallest would round "
-            "to zero; set them to 0 or increase them",
-            code="range",
-            field=name,
-            value=(float(least), float(most)),
+            "to zero; set them to 0 or increase them"
         )
+        raise InvalidInputError(reason, code="range", field=name, value=(float(least), float(most)))
     return weights
 
 
@@ -66,7 +58,6 @@ def check_class_weight(factor: float, values: Floats, weights: Floats) -> None:
     """Refuse a ``scale_pos_weight`` with which the range of weights is too wide.
 
     Args:
-        factor: ``scale_pos_weight``.
         values: classes of the rows, 0 or 1.
         weights: weights of the rows, all positive.
 
@@ -79,10 +70,8 @@ def check_class_weight(factor: float, values: Floats, weights: Floats) -> None:
     with np.errstate(over="ignore"):
         ratio = max(second.max() * factor / first.min(), first.max() / (second.min() * factor or np.nextafter(0, 1)))
     if ratio > _WIDEST:
-        raise InvalidInputError(
+        reason = (
             f"{factor:g} makes the ratio of two weights exceed {_WIDEST:g}: the smallest would round to zero; choose a "
-            "value closer to 1",
-            code="range",
-            field="scale_pos_weight",
-            value=factor,
+            "value closer to 1"
         )
+        raise InvalidInputError(reason, code="range", field="scale_pos_weight", value=factor)

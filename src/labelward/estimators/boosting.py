@@ -1,8 +1,6 @@
 """Federated boosted trees with scikit-learn's interface."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -10,47 +8,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.estimators._targets import FederatedClassifierMixin, FederatedRegressorMixin
-from labelward.estimators._trees import Defenses, FederatedTrees, Parties
+from labelward.estimators._trees import FederatedTrees
 from labelward.protocols.secureboost.params import SecureBoost
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Boosted(FederatedTrees):
-    """Common parameters, described in :class:`SecureBoostClassifier`."""
+    """Further parameters, described in :class:`SecureBoostClassifier`."""
 
     model = SecureBoost
     renamed: ClassVar[Mapping[str, str]] = {
-        "trees": "n_estimators",
-        "depth": "max_depth",
+        **FederatedTrees.renamed,
         "row_fraction": "subsample",
-        "feature_fraction": "colsample_bytree",
-        "bins": "max_bin",
         "sampling": "sampling_method",
     }
 
-    parties: Parties | None = None
-    active: str | None = None
-    n_estimators: int = 20
-    max_depth: int = 6
     learning_rate: float = 0.3
     subsample: float = 1.0
-    colsample_bytree: float = 1.0
-    max_bin: int = 32
-    candidates: Literal["global", "node", "all"] = "global"
     reg_lambda: float = 1.0
-    gamma: float = 0.0
-    min_rows: int = 1
-    min_child_weight: float = 0.0
-    max_leaves: int = 0
     max_delta_step: float | None = None
     objective: str | None = None
     base_score: float | None = None
-    scale_pos_weight: float = 1.0
     tweedie_variance_power: float = 1.5
     multi_strategy: Literal["multi_output_tree", "one_output_per_tree"] = "multi_output_tree"
-    max_cat_to_onehot: int = 4
-    max_cat_threshold: int = 64
-    monotone_constraints: Mapping[str | int, int] | Sequence[int] | str | None = None
     sampling_method: Literal["uniform", "goss"] = "uniform"
     top_rate: float = 0.2
     other_rate: float = 0.1
@@ -58,14 +38,6 @@ class _Boosted(FederatedTrees):
     eval_metric: str | None = None
     mode: Literal["standard", "mixed", "layered"] = "standard"
     passive_depth: int = 2
-    warm_start: bool = False
-    random_state: Any = None
-    engine: str | Mapping[str, Any] = "paillier"
-    key_bits: int = 2048
-    insecure: bool = False
-    workers: int = 0
-    defenses: Defenses | None = None
-    verbose: bool = False
 
     def _learn_history(self, history: tuple[float, ...]) -> None:
         for name in ("evals_result_", "best_iteration_", "best_score_"):
@@ -150,20 +122,21 @@ class SecureBoostClassifier(FederatedClassifierMixin, _Boosted):
         best_score_: this value.
 
     Example:
-        How much of the labels could the partner infer? An attack is given the partner's view and columns, no label::
+        How much of the labels could the partner infer? Attacks are given the partner's view and columns, no label::
 
-            from labelward.attacks.base import Aux, Own
-            from labelward.attacks.id2graph import ID2Graph
+            from labelward import AttackerData, AuxiliaryKnowledge
+            from labelward.attacks import ATTACKS, fitting_attacks
 
             model = SecureBoostClassifier(parties={"bank": ["age"], "telco": ["calls", "area"]}).fit(X, y)
             view = model.views_["telco"]
-            own = Own(
+            own = AttackerData(
                 features=model.held_by("telco", X),
                 columns=view.header.columns,
                 categories={name: len(values) for name, values in view.header.categories.items()},
             )
-            guess = ID2Graph()(view, own, Aux(classes=2), rng=np.random.default_rng(1))
-            print(v_measure_score(y, guess.values))
+            for kind in fitting_attacks("secureboost"):
+                aux, rng = AuxiliaryKnowledge(classes=2), np.random.default_rng(1)
+                print(kind, v_measure_score(y, ATTACKS.make(kind, {})(view, own, aux, rng=rng).values))
     """
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:

@@ -1,56 +1,28 @@
 """Federated random forests with scikit-learn's interface."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 from labelward.estimators._targets import FederatedClassifierMixin, FederatedRegressorMixin
-from labelward.estimators._trees import Defenses, FederatedTrees, Parties
+from labelward.estimators._trees import FederatedTrees
 from labelward.protocols.secureboost.params import FederatedForest
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Forest(FederatedTrees):
-    """Common parameters, described in :class:`FederatedForestClassifier`."""
+    """Further parameters, described in :class:`FederatedForestClassifier`."""
 
     model = FederatedForest
     renamed: ClassVar[Mapping[str, str]] = {
-        "trees": "n_estimators",
-        "depth": "max_depth",
+        **FederatedTrees.renamed,
         "row_fraction": "max_samples",
         "replace": "bootstrap",
-        "feature_fraction": "colsample_bytree",
-        "bins": "max_bin",
     }
 
-    parties: Parties | None = None
-    active: str | None = None
-    n_estimators: int = 20
-    max_depth: int = 6
     max_samples: float = 1.0
     bootstrap: bool = True
-    colsample_bytree: float = 1.0
-    max_bin: int = 32
-    candidates: Literal["global", "node", "all"] = "global"
-    gamma: float = 0.0
-    min_rows: int = 1
-    min_child_weight: float = 0.0
-    max_leaves: int = 0
-    scale_pos_weight: float = 1.0
-    max_cat_to_onehot: int = 4
-    max_cat_threshold: int = 64
-    monotone_constraints: Mapping[str | int, int] | Sequence[int] | str | None = None
     trees_at_once: int = 4
-    warm_start: bool = False
-    random_state: Any = None
-    engine: str | Mapping[str, Any] = "paillier"
-    key_bits: int = 2048
-    insecure: bool = False
-    workers: int = 0
-    defenses: Defenses | None = None
-    verbose: bool = False
 
 
 class FederatedForestClassifier(FederatedClassifierMixin, _Forest):

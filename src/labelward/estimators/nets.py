@@ -1,7 +1,6 @@
 """Split networks with scikit-learn's interface. Fitting needs torch (``labelward[nets]``)."""
 
-from __future__ import annotations
-
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
@@ -15,9 +14,8 @@ from labelward.data import PartyDataset
 from labelward.errors import unknown_name
 from labelward.estimators._columns import assign_positions, fit_columns
 from labelward.estimators._errors import InvalidInputError, value_errors
-from labelward.estimators._federation import TrainingPlan, resolve_policies, train_parties
+from labelward.estimators._federation import TrainingPlan, resolve_policies
 from labelward.estimators._fitted_nets import FittedNetsMixin
-from labelward.estimators._progress import progress_bar
 from labelward.estimators._targets import ClassTargets, RegressionTargets
 from labelward.estimators._trees import (
     Defenses,
@@ -31,6 +29,7 @@ from labelward.estimators._trees import (
 from labelward.estimators._weights import resolve_weights
 from labelward.protocols.common import LabelVector
 from labelward.protocols.splitnn.params import MODULE, SplitNet
+from labelward.rng import PrivateSeed
 
 Floats = NDArray[np.float64]
 Blocks = dict[str, NDArray[Any]]
@@ -116,12 +115,8 @@ class _SplitNets(FittedNetsMixin):
             wanted = (self.parties, self.active) if parties is None else (parties, None)
             blocks, coded = self._learn(x, rows, wanted[0], active or wanted[1])
             if len(rows) < 2:
-                raise InvalidInputError(
-                    "a network needs two rows at least to learn from, and there is 1 sample",
-                    code="rows",
-                    field="X",
-                    value=1,
-                )
+                reason = "a network needs two rows at least to learn from, and there is 1 sample"
+                raise InvalidInputError(reason, code="rows", field="X", value=1)
             plan = self._plan(len(rows), seed)
             validation = {party: own[:0] for party, own in blocks.items()}
             if pair is not None:
@@ -134,16 +129,6 @@ class _SplitNets(FittedNetsMixin):
             self._train(plan, blocks, validation, coded, labels)
             self.train_rows_ = rows
         return self
-
-    # what the mixin of the targets brings
-    def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
-        raise NotImplementedError
-
-    def _targets(self, y: ArrayLike) -> Floats:
-        raise NotImplementedError
-
-    def _class_names(self) -> tuple[str, ...]:
-        return ()
 
     def _plan(self, rows: int, seed: int) -> TrainingPlan:
         from labelward.protocols.splitnn.behavior import MaliciousOptimizer
@@ -165,19 +150,11 @@ class _SplitNets(FittedNetsMixin):
         programs = SplitNetFamily(params, self._modules())
         for party, behavior in (self.behaviors or {}).items():
             if party not in list(self._places)[1:]:
-                raise InvalidInputError(
-                    unknown_name("passive party", str(party), list(self._places)[1:]),
-                    code="unknown",
-                    field="behaviors",
-                    value=party,
-                )
+                reason = unknown_name("passive party", str(party), list(self._places)[1:])
+                raise InvalidInputError(reason, code="unknown", field="behaviors", value=party)
             if behavior.get("kind") != MaliciousOptimizer.kind:
-                raise InvalidInputError(
-                    unknown_name("kind", str(behavior.get("kind")), [MaliciousOptimizer.kind]),
-                    code="unknown",
-                    field="behaviors",
-                    value=behavior.get("kind"),
-                )
+                reason = unknown_name("kind", str(behavior.get("kind")), [MaliciousOptimizer.kind])
+                raise InvalidInputError(reason, code="unknown", field="behaviors", value=behavior.get("kind"))
             programs.check_behavior(behavior)
         resolve_policies(self.defenses)
         return TrainingPlan(programs=programs, seed=seed, defenses=self.defenses, behaviors=self.behaviors or {})
@@ -188,12 +165,8 @@ class _SplitNets(FittedNetsMixin):
         """Return each party's training rows, the active party's first, and the categories of its columns."""
         if isinstance(x, dict):
             if parties is not None:
-                raise InvalidInputError(
-                    "X says by itself what each party holds, so it must be left out",
-                    code="conflict",
-                    field="parties",
-                    value=parties,
-                )
+                reason = "X says by itself what each party holds, so it must be left out"
+                raise InvalidInputError(reason, code="conflict", field="parties", value=parties)
             dealt = assign_positions({party: [at] for at, party in enumerate(x)}, active, list(x), named=False)
             self._places = dict.fromkeys(dealt, ())
             for name in ("n_features_in_", "feature_names_in_"):
@@ -226,17 +199,22 @@ class _SplitNets(FittedNetsMixin):
                 validation=validation[party],
                 test=own[:0],
                 categories={names[party].index(name): each for name, each in coded[party].items()},
+                private=_private_seed(self.random_state, plan.seed, party),
             )
             for party, own in blocks.items()
         ]
-        with progress_bar(bool(self.verbose)) as progress:
-            ended = train_parties(plan, datasets, labels, progress)
-        self.shares_ = ended.shares
-        self.views_ = {party: outcome.view for party, outcome in ended.outcomes.items()}
+        ended = self._run(plan, datasets, labels)
         self.loss_curve_ = [epoch.train.loss for epoch in self._lead.history]
         self.__dict__.pop("evals_result_", None)
         if ended.watched is not None:
             self.evals_result_ = {"validation_0": {"loss": list(ended.watched.values)}}
+
+
+def _private_seed(random_state: Any, seed: int, party: str) -> PrivateSeed:
+    """Return a party's private seed: a new one without ``random_state``, which otherwise fixes all draws."""
+    if random_state is None:
+        return PrivateSeed.drawn()
+    return PrivateSeed(hashlib.sha256(f"estimator\x1f{seed}\x1f{party}".encode()).digest())
 
 
 class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ignore[misc]
@@ -273,7 +251,8 @@ class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ig
         wire_dtype: ``"same"``, or ``"float16"`` for embeddings and gradients on their way.
         patience: how many epochs the loss of ``eval_set`` may fail to improve; the best epoch's weights are kept.
         device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
-        random_state: seed of all learning draws.
+        random_state: seed of all learning draws. If given, it fixes the parties' private draws, too, such as initial
+            weights: whoever knows it can repeat them.
         defenses: what decides what leaves the active party: dictionaries with ``kind`` and parameters; or such a list
             for each party that has one, by its name, which then acts in predictions, too.
         behaviors: how passive parties train, where not as agreed: by party a dictionary with ``kind``
@@ -303,11 +282,6 @@ class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ig
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class: float64 [rows, classes], in the order of ``classes_``."""
         return self._expected(X)
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithm of :meth:`predict_proba`; -inf where it is 0."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
 
     def decision_function(self, X: Any) -> Floats:
         """Return the logits: float64 [rows, classes]; for two classes their difference, [rows]."""

@@ -55,8 +55,6 @@ def with_defaults(job: Job) -> Job:
             engine for a model that encrypts nothing, or none for a model that does.
         DependencyError: a library that the model needs is not installed.
     """
-    from labelward.attacks import ATTACKS
-
     model = _complete(MODELS, job.model, "[model]:")
     return replace(
         job,
@@ -67,7 +65,7 @@ def with_defaults(job: Job) -> Job:
             for variant in job.defenses
         ),
         attacks=tuple(
-            _complete(ATTACKS, attack, f"[[attack]] {number}:") for number, attack in enumerate(job.attacks, 1)
+            _complete_attack(job, attack, f"[[attack]] {number}:") for number, attack in enumerate(job.attacks, 1)
         ),
     )
 
@@ -89,6 +87,7 @@ def check_job(job: Job) -> None:
     """
     check_split(job.data)
     programs = model_family(job.model)
+    programs.topology([party.name for party in job.parties], job.holders)
     if job.run.record != "full" and not programs.bulky:
         raise JobError(
             f"{job.run.record!r} is not supported for {job.model.kind!r}; remove it",
@@ -98,8 +97,19 @@ def check_job(job: Job) -> None:
         )
     for variant in job.variants():
         policy_chains(job, variant)
+    taken: set[tuple[str, ComponentSpec]] = set()
     for number, attack in enumerate(job.attacks, 1):
         _placed(f"[[attack]] {number}:", partial(_check_attack, make_attack(attack), job, programs))
+        parties = {(party, attack.without("party")) for party in attacking_parties(job, attack)}
+        if not parties:
+            roles = " or ".join(make_attack(attack).roles)
+            reason = f"{attack.kind!r} reads views of {roles} parties"
+            party = attack.params.get("party")
+            raise JobError(reason, code="conflict", field=f"[[attack]] {number}: party", value=party)
+        if parties & taken:
+            reason = "another entry has this attack by the same party"
+            raise JobError(reason, code="duplicate", field=f"[[attack]] {number}", value=attack.label)
+        taken |= parties
     if job.encryption.engine == NullEngine.name:
         return
     built = make_engine(replace(job.encryption, workers=1))
@@ -135,7 +145,12 @@ def make_policies(variant: Variant, party: str | None = None) -> tuple[Policy, .
 
 def policy_chains(job: Job, variant: Variant) -> dict[str, tuple[Policy, ...]]:
     """Return by party the policies of one variant of a completed job, new ones on each call."""
-    passive = {party.name: make_policies(variant, party.name) for party in job.passive}
+    alike = model_family(job.model).defended_alike
+    of_all = make_policies(variant) if alike else ()
+    passive = {
+        party.name: (*(make_policies(variant) if of_all else ()), *make_policies(variant, party.name))
+        for party in job.passive
+    }
     return {job.active.name: make_policies(variant), **passive}
 
 
@@ -143,7 +158,21 @@ def make_attack(attack: ComponentSpec, place: str = "[[attack]]") -> Any:
     """Return an attack with its parameters; errors name ``place``."""
     from labelward.attacks import ATTACKS
 
-    return _placed(place, partial(ATTACKS.make, attack.kind, attack.params))
+    return _placed(place, partial(ATTACKS.make, attack.kind, attack.without("party").params))
+
+
+def attacking_parties(job: Job, attack: ComponentSpec) -> tuple[str, ...]:
+    """Return the parties that run an attack, passive ones first.
+
+    They are those of the attack's roles, or of these the one that its key ``party`` names, by its name or role.
+    """
+    roles, wanted, family = make_attack(attack).roles, attack.params.get("party"), model_family(job.model)
+    names = [party.name for party in job.parties]
+    assigned = family.topology(names, job.holders).assigned
+    found = [name for name in (*names[1:], names[0]) if {*family.roles[assigned[name]].attacks_as} & {*roles}]
+    if wanted is None:
+        return tuple(found)
+    return tuple(name for name in found if wanted == (name if wanted in names else assigned[name]))
 
 
 def make_engine(section: EncryptionSection, *, background: bool = False) -> Engine:
@@ -204,6 +233,24 @@ def _entry(variant: Variant) -> str:
 def _complete(registry: Registry[Any], spec: ComponentSpec, section: str) -> ComponentSpec:
     component = _placed(section, partial(registry.make, spec.kind, spec.params))
     return ComponentSpec(spec.kind, component.parameters())
+
+
+def _complete_attack(job: Job, attack: ComponentSpec, place: str) -> ComponentSpec:
+    """Return an attack with all its parameters, after its ``party`` if it names one.
+
+    Raises:
+        JobError: as :func:`with_defaults`, or the job has no such party or role.
+    """
+    from labelward.attacks import ATTACKS
+
+    complete, party = _complete(ATTACKS, attack.without("party"), place), attack.params.get("party")
+    if party is None:
+        return complete
+    names = list(dict.fromkeys([*(each.name for each in job.parties), "active", "passive"]))
+    if party not in names:
+        error = JobError(unknown_name("party", str(party), names), code="unknown", field="party", value=party)
+        raise error.under(place)
+    return ComponentSpec(attack.kind, {"party": party, **complete.params})
 
 
 def _complete_defense(job: Job, kind: ComponentSpec, place: str) -> ComponentSpec:

@@ -27,6 +27,7 @@ from labelward.he import Engine
 from labelward.job import Job
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context, Progress
+from labelward.party.evidence import compare_exchanges, with_evidence
 from labelward.party.handshake import RowMasks
 from labelward.party.transcript import Transcript, ids_digest
 from labelward.policy.chain import PolicyChain
@@ -158,6 +159,7 @@ class PartyRun:
         job: job with defaults filled in and a ``[network]`` section.
         out: the party's folder of this run.
         seed: seed of the learning draws.
+        restart: whether to forget all checkpoints but what was drawn before training.
     """
 
     job: Job
@@ -168,6 +170,7 @@ class PartyRun:
     network: Connection
     log: Log
     progress: Progress
+    restart: bool = False
 
     @property
     def folder(self) -> Path:
@@ -258,7 +261,7 @@ class PartyRun:
 
         def live(ctx: Context) -> AttemptResult:
             outcome = self.side.live(self, ctx)
-            outcome.ended.share.save(self.folder / MODEL)
+            with_evidence(outcome.ended.share, compare_exchanges(ctx)).save(self.folder / MODEL)
             return outcome
 
         outcome = run_program(ctx, live)
@@ -285,7 +288,7 @@ class PartyRun:
     def _context(self, transport: Transport) -> Context:
         return self.session.context(
             transport,
-            Transcript(None, self.folder / VIEW, resume=True, finished=True),
+            Transcript(None, self.folder / VIEW, resume=True, finished=True, expected=self._checkpoints.position),
             protection=SecureRandom(),
             private=self.side.private,
             policies=self.side.policies(),
@@ -300,9 +303,12 @@ class PartyRun:
         """Checkpoints of this party, read and verified once; no other process writes to its folder during the run."""
         side = self.side
         run = self.session.proposal(side.party).job | {"party": side.party, "defense": side.defense} | dict(side.drawn)
+        run |= self.session.terms
         checkpoints = Checkpoints(self.folder / CHECKPOINT, run=run | {"rows": ids_digest(self.side.ids)})
         for sentence in checkpoints.damaged:
             self.log("damaged", {"checkpoint": sentence})
+        if self.restart:
+            checkpoints.restart()
         return checkpoints
 
     def _peers(self) -> dict[str, PeerRecord]:

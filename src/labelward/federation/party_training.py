@@ -44,6 +44,7 @@ def train_as_party(
     join: Join,
     variant: str | None = None,
     force: bool = False,
+    restart: bool = False,
     repeat: Sequence[Path] = (),
     log: Log,
     progress: Progress = no_progress,
@@ -59,6 +60,7 @@ def train_as_party(
         seed: the same at all parties.
         variant: slug of one of ``job.variants()``, of which this party applies its own part. Nobody else learns it.
         force: discard the files of another run in ``out``.
+        restart: forget this party's progress, but not what its defenses drew: all parties begin this run anew.
         repeat: folders of this party's earlier runs whose private draws are repeated.
 
     Raises:
@@ -102,7 +104,15 @@ def train_as_party(
             network, fingerprint = join(job, party, "train", log)
             try:
                 run = PartyRun(
-                    job=job, side=side, out=out, seed=seed, engine=engine, network=network, log=log, progress=progress
+                    job=job,
+                    side=side,
+                    out=out,
+                    seed=seed,
+                    engine=engine,
+                    network=network,
+                    log=log,
+                    progress=progress,
+                    restart=restart,
                 )
                 return run.to_its_end(record or run.first_record(fingerprint))
             finally:
@@ -188,6 +198,7 @@ def _handshake(run: PartyRun, ctx: Context) -> Agreement:
 
 def _begin_view(run: PartyRun, ctx: Context, inputs: PartyInputs, masks: RowMasks) -> None:
     columns, categories = inputs.data.columns, inputs.categories
+    ctx.checkpoints.bind(run.side.private.keyed(inputs.digest()))
     ctx.transcript.begin(run.session.header(ctx.party, columns=columns, categories=categories, masks=masks))
 
 

@@ -62,6 +62,7 @@ class FederationSession:
         reasons: why this run protects nothing; empty where it does.
         seed: of the learning draws.
         shares: by party, of an earlier model that is trained further.
+        terms: whatever else must be equal at all parties for equal results, such as versions of libraries.
         compared: whether the parties compare job and rows before they begin; not where one user holds all of them.
     """
 
@@ -76,6 +77,7 @@ class FederationSession:
     reasons: tuple[str, ...] = ()
     seed: int = 0
     shares: Mapping[str, StoredShare] = field(default_factory=dict)
+    terms: Mapping[str, str] = field(default_factory=dict)
     compared: bool = True
 
     @property
@@ -98,6 +100,7 @@ class FederationSession:
             bits=self.bits,
             precision=self.precision,
             insecure=self.insecure,
+            terms=self.terms,
         )
 
     def handshake(self, ctx: Context) -> Agreement:
@@ -200,11 +203,13 @@ class PartyOutcome(Generic[T]):
         result: what its program returned.
         meter: resources used by the party.
         transcript: its record; in memory where the participant had no folder.
+        exchanges: digest of the exchange with each peer; empty where the parties did not compare.
     """
 
     result: T
     meter: Meter
     transcript: Transcript
+    exchanges: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def view(self) -> View:
@@ -243,7 +248,12 @@ def run_session(session: FederationSession, participants: Mapping[str, Participa
 
     results = run_parties({party: (partial(make, party), run) for party in participants})
     return {
-        party: PartyOutcome(result=results[party], meter=ctx.meter, transcript=ctx.transcript)
+        party: PartyOutcome(
+            result=results[party],
+            meter=ctx.meter,
+            transcript=ctx.transcript,
+            exchanges={peer: exchange.digest for peer, exchange in ctx.exchanges.items()},
+        )
         for party, ctx in contexts.items()
     }
 

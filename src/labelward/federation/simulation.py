@@ -18,6 +18,7 @@ from labelward.federation.session import FederationSession, Participant, PartyOu
 from labelward.he import Counts, Engine
 from labelward.job import EncryptionSection, Job, Variant
 from labelward.party.context import Meter, Progress, no_progress
+from labelward.party.evidence import evidence, with_evidence
 from labelward.party.handshake import RowMasks
 from labelward.party.roles import Topology
 from labelward.party.view import View
@@ -131,7 +132,7 @@ def job_session(
         shares: by party, of an earlier training that is continued.
     """
     return make_session(
-        model_family(job.model).topology([party.name for party in job.parties], [job.active.name]),
+        model_family(job.model).topology([party.name for party in job.parties], job.holders),
         job.shared(),
         job.encryption,
         ids,
@@ -140,6 +141,7 @@ def job_session(
         masks=masks,
         shares=shares,
         protections=protections,
+        terms=model_family(job.model).terms,
     )
 
 
@@ -154,6 +156,7 @@ def make_session(
     masks: RowMasks | None = None,
     shares: Mapping[str, PartyShare] | None = None,
     protections: Protections = SecureRandom,
+    terms: Mapping[str, str] | None = None,
 ) -> FederationSession:
     """Return the session of a training.
 
@@ -161,6 +164,7 @@ def make_session(
         topology: parties and their roles.
         shared: values that must be equal at all parties, as JSON values under flat names such as ``model.depth``.
         encryption: engine and key.
+        terms: whatever else must be equal at all parties.
         ids, engine, seed, masks, shares: as for :func:`job_session`.
     """
     return FederationSession(
@@ -175,6 +179,7 @@ def make_session(
         reasons=insecure_reasons(engine, encryption, protections),
         seed=seed,
         shares=shares or {},
+        terms=terms or {},
     )
 
 
@@ -216,7 +221,7 @@ def simulate_job(
         model_family(job.model),
         party_inputs(
             data.parties,
-            label_vector(data),
+            {party: label_vector(data, party) for party in data.holders},
             shares=shares,
             behaviors={} if deviation is None else {deviation.party: deviation.behavior.as_dict()},
         ),
@@ -231,7 +236,7 @@ def simulate_job(
 
 def party_inputs(
     parties: Sequence[PartyDataset],
-    labels: LabelVector,
+    labels: Mapping[str, LabelVector],
     *,
     shares: Mapping[str, PartyShare] | None = None,
     behaviors: Mapping[str, Mapping[str, Any]] | None = None,
@@ -239,19 +244,19 @@ def party_inputs(
     """Return each party's inputs to a training.
 
     Args:
-        parties: the active one first.
-        labels: the active party's.
+        parties: the coordinator first.
+        labels: those that each label holder has.
         shares: by party, of an earlier training that is continued.
         behaviors: by passive party, how it trains where not as agreed.
     """
     return {
         party.name: PartyInputs(
             data=party,
-            labels=None if position else labels,
+            labels=labels.get(party.name),
             share=(shares or {}).get(party.name),
             behavior=(behaviors or {}).get(party.name),
         )
-        for position, party in enumerate(parties)
+        for party in parties
     }
 
 
@@ -307,7 +312,8 @@ def run_simulation(
     seconds = time.perf_counter() - start
     if folder is not None:
         for party, outcome in outcomes.items():
-            outcome.result.share.save(folder / party / MODEL)
+            told = evidence(outcome.transcript, outcome.exchanges)
+            with_evidence(outcome.result.share, told).save(folder / party / MODEL)
     counts = [outcome.result.counts for outcome in outcomes.values()]
     cost = cost_of(seconds, [outcome.meter for outcome in outcomes.values()], counts)
     return SimulationResult(outcomes=outcomes, cost=cost)

@@ -4,8 +4,6 @@
 :mod:`labelward.testing.engines`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib import import_module
@@ -29,7 +27,7 @@ from labelward.he.base import (
     PublicKey,
     PublicMaterial,
 )
-from labelward.he.null import NullEngine
+from labelward.he.plain import NullEngine
 
 __all__ = [
     "ENGINES",
@@ -48,6 +46,7 @@ __all__ = [
     "PrivateKey",
     "PublicKey",
     "PublicMaterial",
+    "benchmark_engines",
     "check_engine",
     "engine",
     "engine_class",
@@ -92,9 +91,7 @@ def engine(
     """Return a new engine of that name.
 
     Args:
-        name: a key of :data:`ENGINES`.
         parameters: the engine's own, as in the table ``[encryption.NAME]`` of a job file.
-        workers, background, memory_limit: as in :class:`Engine`.
 
     Raises:
         InputError: no such engine, a parameter that the engine does not have or that is out of range, fewer workers
@@ -108,3 +105,26 @@ def engine(
         raise InputError(f"memory_limit cannot be negative but is {memory_limit}", code="range", value=memory_limit)
     given = {"parameters": own} if fields(own) else {}
     return constructor(workers=workers, background=background, memory_limit=memory_limit, **given)
+
+
+def benchmark_engines(
+    bits: int = 2048, only: str | None = None, parameters: Mapping[str, Any] | None = None
+) -> dict[str, list[KernelBenchmark]]:
+    """Measure the implementations of each engine that has a benchmark; takes a few seconds.
+
+    Args:
+        only: name of one engine; None for all.
+
+    Raises:
+        InputError: no such engine or parameter; ``LABELWARD_KERNEL`` names no kernel.
+    """
+    found: dict[str, list[KernelBenchmark]] = {}
+    for name in ENGINES if only is None else (only,):
+        made = engine(name, parameters=parameters)
+        try:
+            results = made.benchmark(bits)
+        finally:
+            made.close()
+        if results:
+            found[name] = results
+    return found

@@ -1,7 +1,5 @@
 """Grouped integer sums, compiled; imported when the first sum is asked for."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Checks of the arguments of every engine; each failure is an :class:`EncryptionError` unless it says otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
@@ -18,11 +16,8 @@ def check_layout(layout: Layout) -> None:
     if not layout.bounds or min(layout.bounds) < 0 or layout.rows < 0 or layout.logical < 0:
         raise EncryptionError(f"no such layout: {layout}", code="range", value=layout)
     if max(layout.widths()) > 63:
-        raise EncryptionError(
-            f"sums of {layout.rows} rows with bounds {layout.bounds} do not fit 63 bits",
-            code="capacity",
-            value=max(layout.widths()),
-        )
+        reason = f"sums of {layout.rows} rows with bounds {layout.bounds} do not fit 63 bits"
+        raise EncryptionError(reason, code="capacity", value=max(layout.widths()))
 
 
 def check_values(values: NDArray[np.generic], layout: Layout) -> Integers:
@@ -35,14 +30,30 @@ def check_values(values: NDArray[np.generic], layout: Layout) -> Integers:
     return checked
 
 
+def check_own_sums(values: NDArray[np.generic], layout: Layout) -> Integers:
+    """Return int64 ``values[F, n_groups, k]`` as ``[F · n_groups, k]`` after checking them as sums of the layout."""
+    if values.dtype != np.int64 or values.ndim != 3 or values.shape[2] != len(layout.bounds):
+        raise EncryptionError(
+            f"sums must be int64 [F, n_groups, {len(layout.bounds)}] but are {values.dtype} {list(values.shape)}",
+            code="type",
+            value=values.dtype,
+        )
+    check_layout(layout)
+    check_sums(values.astype(np.int64, copy=False), layout)
+    return np.ascontiguousarray(values, dtype=np.int64).reshape(-1, values.shape[2])
+
+
+def refuse_take(packed: bool) -> None:
+    """Refuse to take single sums out of opened ones, which share ciphertexts."""
+    if packed:
+        raise EncryptionError("single sums cannot be taken out of a block of sums", code="unsupported")
+
+
 def check_groups(groups: Groups, start: int, have: int, n_groups: int) -> Groups:
     """Return int32 ``groups[m, F]`` in C order; the entries are checked by whoever reads them."""
     if groups.dtype != np.int32 or groups.ndim != 2:
-        raise EncryptionError(
-            f"groups must be int32 [rows, F] but are {groups.dtype} {list(groups.shape)}",
-            code="type",
-            value=groups.dtype,
-        )
+        reason = f"groups must be int32 [rows, F] but are {groups.dtype} {list(groups.shape)}"
+        raise EncryptionError(reason, code="type", value=groups.dtype)
     if start < 0 or start + len(groups) > have:
         raise EncryptionError(
             f"groups of the rows {start} to {start + len(groups)}, of which {have} have come", code="range", value=start
@@ -55,11 +66,8 @@ def check_groups(groups: Groups, start: int, have: int, n_groups: int) -> Groups
 def check_material(material: PublicMaterial, engine: str) -> None:
     """Refuse the public key of another engine."""
     if material.engine != engine:
-        raise EncryptionError(
-            f"a public key of engine {material.engine!r} was given to engine {engine!r}",
-            code="key",
-            value=material.engine,
-        )
+        reason = f"a public key of engine {material.engine!r} was given to engine {engine!r}"
+        raise EncryptionError(reason, code="key", value=material.engine)
 
 
 def check_block(block: CipherBlock, engine: str, key: bytes, kinds: tuple[str, ...]) -> int:
@@ -128,7 +136,7 @@ def check_sums(sums: Integers, layout: Layout) -> None:
         values, limit = sums[..., column], bound * layout.rows
         if values.size and (values.min() < -limit or values.max() > limit):
             raise EncryptionError(
-                f"number {column} of a decrypted sum lies beyond the bound {limit}", code="capacity", value=limit
+                f"number {column} of a sum lies beyond the bound {limit}", code="capacity", value=limit
             )
 
 

@@ -10,6 +10,9 @@
     block   = sums.rerandomize()                                  re-randomized and compressed; travels
     values  = private.decrypt(block)                              int64 [F, n_groups, k]
 
+    block   = public.encrypt_sums(values, layout)                 sums of a party's own rows, to be added to others'
+    sums    = public.sums(block) + public.sums(other)             a third party adds them; rerandomize() as above
+
 Setting: the key owner is curious about which rows a group holds, the other side about the values. All of this
 protects against semi-honest parties: a malicious owner can encode row numbers in plaintexts.
 
@@ -60,21 +63,15 @@ class Layout(msgspec.Struct, frozen=True):
     def check(self, values: Integers) -> None:
         """Raise :class:`EncryptionError` unless ``values[n, k]`` fits; called before encrypting."""
         if values.ndim != 2 or values.shape[1] != len(self.bounds):
-            raise EncryptionError(
-                f"values of shape {values.shape} for a layout of {len(self.bounds)} columns",
-                code="type",
-                value=values.shape,
-            )
+            reason = f"values of shape {values.shape} for a layout of {len(self.bounds)} columns"
+            raise EncryptionError(reason, code="type", value=values.shape)
         if len(values) > self.rows:
             raise EncryptionError(
                 f"{len(values)} rows exceed the layout's {self.rows}", code="capacity", value=len(values)
             )
         if max(self.widths()) > 63:
-            raise EncryptionError(
-                f"sums of {self.rows} rows with bounds {self.bounds} do not fit 63 bits",
-                code="capacity",
-                value=max(self.widths()),
-            )
+            reason = f"sums of {self.rows} rows with bounds {self.bounds} do not fit 63 bits"
+            raise EncryptionError(reason, code="capacity", value=max(self.widths()))
         if len(values) == 0:
             return
         for column, bound in enumerate(self.bounds):
@@ -97,11 +94,9 @@ class CipherBlock(msgspec.Struct, frozen=True, tag=True):
     """Ciphertexts as they travel: fresh encrypted rows, or re-randomized sums.
 
     Attributes:
-        engine: the engine's name.
         key: fingerprint of the public key.
         kind: ``"rows"`` (shape ``(n,)``) or ``"sums"`` (shape ``(F, n_groups)``).
         shape: see ``kind``; each entry holds k numbers.
-        layout: bounds of the numbers.
         count: number of ciphertexts in ``data``.
         data: the ciphertexts, in the engine's own encoding.
     """
@@ -156,7 +151,7 @@ class EncryptedSums(ABC):
         """Return the sums at int64 positions (row-major over columns and groups) as sums of shape (1, len(cells)).
 
         Raises:
-            EncryptionError: a position outside the sums.
+            EncryptionError: a position outside the sums, or sums that :meth:`PublicKey.sums` opened.
         """
 
     @abstractmethod
@@ -168,7 +163,6 @@ class EncryptedRows(ABC):
     """Encrypted rows of k numbers.
 
     Attributes:
-        n: number of rows.
         have: how many of them have arrived.
     """
 
@@ -223,6 +217,23 @@ class PublicKey(ABC):
     @abstractmethod
     def allocate_rows(self, layout: Layout, n: int) -> EncryptedRows:
         """Return room for ``n`` rows to come; the layout must allow so many."""
+
+    @abstractmethod
+    def encrypt_sums(self, values: Integers, layout: Layout) -> CipherBlock:
+        """Encrypt sums that this party computed itself, int64 [F, n_groups, k], as many in a ciphertext as fit.
+
+        The block travels. Sums of other parties are added to it (:meth:`sums`), so the layout counts the rows of all.
+
+        Raises:
+            EncryptionError: a sum beyond what the layout's rows can give.
+        """
+
+    @abstractmethod
+    def sums(self, block: CipherBlock) -> EncryptedSums:
+        """Open a block of sums to add it to others of its key, shape and layout.
+
+        They are packed: :meth:`EncryptedSums.take` refuses them.
+        """
 
     def rows(self, block: CipherBlock) -> EncryptedRows:
         """Open a block that holds all rows; checks key, kind, count, size, range of each ciphertext."""
@@ -315,8 +326,6 @@ class KernelBenchmark:
     """Availability and speed of one implementation of an engine, for ``labelward doctor``.
 
     Attributes:
-        kernel: name of the implementation.
-        available: whether it runs on this machine.
         chosen: whether an engine that is created now uses it.
         why: why it cannot run, or why it is or is not chosen.
         microseconds: processor time of one core for one operation, by the operation's name; empty where the
@@ -420,7 +429,6 @@ class Engine(ABC):
 
         Args:
             groups: int32 [m, F], -1 for absent rows, as :meth:`EncryptedRows.group_sums` takes it.
-            n_groups: groups are ``range(n_groups)``.
         """
         present = int(np.count_nonzero(groups >= 0))
         filled = (np.bincount(groups[:, column] + 1, minlength=1)[1:] for column in range(groups.shape[1]))

@@ -1,11 +1,12 @@
-"""The engine that hides nothing: the same arithmetic, checks and counting, for tests and for speed.
+"""Engines that hide nothing: ``plain``, with the same arithmetic, checks and counting, for tests and speed; ``none``.
 
-It needs ``insecure=True``. Each row and each sum counts as one ciphertext of k·8 bytes, as for an engine
+The former needs ``insecure=True``. Each row and each sum counts as one ciphertext of k·8 bytes, as for an engine
 without compression.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,9 +19,11 @@ from labelward.he._validate import (
     check_capacity,
     check_groups,
     check_material,
+    check_own_sums,
     check_positions,
     check_sums,
     check_values,
+    refuse_take,
 )
 from labelward.he.base import (
     CipherBlock,
@@ -44,9 +47,9 @@ _NAME = "plain"
 class _Key(PublicKey):
     """A random fingerprint, so that blocks of two runs cannot be mixed up here either."""
 
-    def __init__(self, fingerprint: bytes) -> None:
+    def __init__(self, fingerprint: bytes, engine: PlainEngine) -> None:
         self.engine, self.bits, self.counts = _NAME, 0, Counts()
-        self._fingerprint = fingerprint
+        self._fingerprint, self._of = fingerprint, engine
 
     @property
     def fingerprint(self) -> bytes:
@@ -64,15 +67,21 @@ class _Key(PublicKey):
         check_capacity(n, layout)
         return _Rows(self, np.zeros((n, len(layout.bounds)), dtype=np.int64), layout, fresh=False)
 
+    def encrypt_sums(self, values: Integers, layout: Layout) -> CipherBlock:
+        flat = check_own_sums(values, layout)
+        self.counts.encryptions += len(flat)
+        return self._block(flat, layout, (values.shape[0], values.shape[1]))
+
+    def sums(self, block: CipherBlock) -> EncryptedSums:
+        values = self._open(block, ("sums",)).reshape(*block.shape, len(block.layout.bounds))
+        return _Sums(self, values, block.layout, np.ones(block.shape, dtype=np.bool_), packed=True)
+
     def _open(self, block: CipherBlock, kinds: tuple[str, ...]) -> Integers:
         entries = check_block(block, _NAME, self._fingerprint, kinds)
         size = entries * len(block.layout.bounds)
         if block.count != entries or len(block.data) != size * 8:
-            raise EncryptionError(
-                f"{len(block.data)} bytes, {block.count} ciphertexts for {entries} entries",
-                code="ciphertext",
-                value=block.count,
-            )
+            reason = f"{len(block.data)} bytes, {block.count} ciphertexts for {entries} entries"
+            raise EncryptionError(reason, code="ciphertext", value=block.count)
         values: Integers = np.frombuffer(block.data, dtype="<i8")
         return values.reshape(entries, len(block.layout.bounds))
 
@@ -120,7 +129,7 @@ class _Rows(EncryptedRows):
     def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
         from labelward.he._plain_loops import group_sums
 
-        checked = check_groups(groups, start, self.have, n_groups)
+        since, checked = time.perf_counter(), check_groups(groups, start, self.have, n_groups)
         shape = (checked.shape[1], n_groups)
         sums = np.zeros((*shape, self._values.shape[1]), dtype=np.int64)
         seen: NDArray[np.uint8] = np.zeros(shape, dtype=np.uint8)
@@ -128,29 +137,35 @@ class _Rows(EncryptedRows):
         if present < 0:
             raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1", code="range")
         self._key.counts.additions += present - int(np.count_nonzero(seen))
-        return _Sums(self._key, sums, self.layout)
+        self._key._of.summed(checked, n_groups, since)
+        return _Sums(self._key, sums, self.layout, seen > 0)
 
 
 class _Sums(EncryptedSums):
-    def __init__(self, key: _Key, values: Integers, layout: Layout) -> None:
+    """Sums [F, n_groups, k], of which those that hold rows are ``filled``; no ``packed`` ones can be taken out."""
+
+    def __init__(
+        self, key: _Key, values: Integers, layout: Layout, filled: NDArray[np.bool_], *, packed: bool = False
+    ) -> None:
         self.shape, self.layout = (values.shape[0], values.shape[1]), layout
-        self._key, self._values = key, values
+        self._key, self._values, self._filled, self._packed = key, values, filled, packed
 
     def __add__(self, other: EncryptedSums) -> EncryptedSums:
         if not isinstance(other, _Sums) or other._key.fingerprint != self._key.fingerprint:
             raise EncryptionError("sums of different keys cannot be added", code="key")
-        if other.shape != self.shape or other.layout != self.layout:
-            raise EncryptionError(
-                f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added",
-                code="ciphertext",
-                value=other.shape,
-            )
-        self._key.counts.additions += self.shape[0] * self.shape[1]
-        return _Sums(self._key, self._values + other._values, self.layout)
+        if (other.shape, other.layout, other._packed) != (self.shape, self.layout, self._packed):
+            reason = f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added"
+            raise EncryptionError(reason, code="ciphertext", value=other.shape)
+        since, total = time.perf_counter(), self._values + other._values
+        self._key.counts.additions += self._filled.size
+        self._key._of.added(self._filled, other._filled, since)
+        return _Sums(self._key, total, self.layout, self._filled | other._filled, packed=self._packed)
 
     def take(self, cells: Integers) -> EncryptedSums:
+        refuse_take(self._packed)
         chosen = check_positions(cells, self.shape[0] * self.shape[1])
-        return _Sums(self._key, self._values.reshape(-1, self._values.shape[2])[chosen][None], self.layout)
+        values = self._values.reshape(-1, self._values.shape[2])[chosen][None]
+        return _Sums(self._key, values, self.layout, self._filled.reshape(-1)[chosen][None])
 
     def rerandomize(self) -> CipherBlock:
         self._key.counts.logical_sums += self.shape[0] * self.shape[1] * self.layout.logical
@@ -167,19 +182,16 @@ class PlainEngine(Engine):
     def generate(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
         """Make a new fingerprint; ``bits`` means nothing here."""
         self._refuse(insecure)
-        return _PrivateKey(_Key(protection.bytes(16)))
+        return _PrivateKey(_Key(protection.bytes(16), self))
 
     def public(self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False) -> PublicKey:
         """Open a peer's fingerprint."""
         self._refuse(insecure)
         check_material(material, _NAME)
         if len(material.data) != 16:
-            raise EncryptionError(
-                f"a fingerprint has 16 bytes but this one has {len(material.data)}",
-                code="key",
-                value=len(material.data),
-            )
-        return _Key(material.data)
+            reason = f"a fingerprint has 16 bytes but this one has {len(material.data)}"
+            raise EncryptionError(reason, code="key", value=len(material.data))
+        return _Key(material.data, self)
 
     def security_level(self, bits: int) -> int:
         """Return 0."""
@@ -197,7 +209,41 @@ class PlainEngine(Engine):
         """Return name and kernel."""
         return super().describe() | {"kernel": "numba"}
 
+    def summed(self, groups: Groups, n_groups: int, since: float) -> None:
+        """Hear of a sum by groups that began at ``since``; a hook for :mod:`labelward.planning.counting_engine`."""
+
+    def added(self, first: NDArray[np.bool_], second: NDArray[np.bool_], since: float) -> None:
+        """Hear of an addition of sums, of which these cells hold rows."""
+
     @staticmethod
     def _refuse(insecure: bool) -> None:
         if not insecure:
             raise EncryptionError("engine 'plain' encrypts nothing; it needs insecure = true", code="insecure")
+
+
+class NullEngine(Engine):
+    """Placeholder for an engine where nothing is encrypted: whoever receives a message can read all of it."""
+
+    name: ClassVar[str] = "none"
+    secure: ClassVar[bool] = False
+    bits_offered: ClassVar[tuple[int, ...]] = ()
+
+    def generate(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
+        """Refuse."""
+        raise EncryptionError("engine 'none' makes no keys", code="unsupported", value="none")
+
+    def public(self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False) -> PublicKey:
+        """Refuse."""
+        raise EncryptionError("engine 'none' has no keys", code="unsupported", value="none")
+
+    def security_level(self, bits: int) -> int:
+        """Return 0."""
+        return 0
+
+    def insecure_reason(self, bits: int) -> str:
+        """Return nothing: the protocol hides nothing from those who receive its messages."""
+        return ""
+
+    def describe(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}

@@ -1,7 +1,5 @@
 """Writer of the TOML in a job file: flat sections of scalars, lists and inline tables."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

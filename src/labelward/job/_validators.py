@@ -1,7 +1,5 @@
 """Checks of texts in a job file: names, addresses, tables, byte counts and lists of columns."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +9,8 @@ from labelward.errors import JobError
 from labelward.job.components import FrozenDict
 from labelward.job.table_formats import has_table_suffix, listed_suffixes
 from labelward.parameters import Text, check_value
+
+SUM_TOLERANCE = 1e-9  # shares such as 0.1 + 0.2 + 0.7 exceed 1 by rounding alone
 
 _UNITS = ("", "K", "M", "G", "T")
 _BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])(i?))?B", re.IGNORECASE)
@@ -48,6 +48,20 @@ def check_table(field: str, table: Any, *, catalogue: bool) -> None:
     wanted = "a catalogue name or the path of" if catalogue else "the path of"
     reason = f"must be {wanted} a {listed_suffixes()} file, not {table!r}"
     raise JobError(reason, code="choice", field=field, value=table)
+
+
+def check_label_shares(shares: Mapping[str, Any]) -> FrozenDict[float]:
+    """Return the shares of the labels by party; :class:`JobError` unless they are positive and sum to 1."""
+    place = "[data] labels"
+    for party, share in shares.items():
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            raise JobError(f"must be from 0 to 1, not {share!r}", code="range", field=f"{place} {party}", value=share)
+    if len(shares) == 1:
+        raise JobError("are for two label holders or more", code="range", field=place, value=dict(shares))
+    if shares and abs(sum(shares.values()) - 1) > SUM_TOLERANCE:
+        total = sum(shares.values())
+        raise JobError(f"the shares must sum to 1, not {total:g}", code="range", field=place, value=total)
+    return FrozenDict({party: float(share) for party, share in shares.items()})
 
 
 def check_roles(section: str, roles: Mapping[str, str]) -> None:
@@ -111,15 +125,13 @@ def split_address(field: str, value: object) -> tuple[str, int]:
             reason = f"must be an IPv6 address in brackets, not {host!r} (in {value!r})"
     elif ":" in host and _is_address(host, ipaddress.IPv6Address):
         reason = f'an IPv6 address needs brackets: write "[{host}]:{port}", not {value!r}'
-    elif not _HOST.fullmatch(host) or (_looks_like_ipv4(host) and not _is_address(host, ipaddress.IPv4Address)):
+    elif not _HOST.fullmatch(host) or (
+        host.replace(".", "").isdigit() and not _is_address(host, ipaddress.IPv4Address)
+    ):
         reason = f"must be a host name or an IP address, not {host!r} (in {value!r})"
     if reason:
         raise JobError(reason, code="type", field=field, value=value)
     return host, int(port)
-
-
-def _looks_like_ipv4(host: str) -> bool:
-    return host.replace(".", "").isdigit()
 
 
 def _is_address(host: str, kind: type[ipaddress.IPv4Address] | type[ipaddress.IPv6Address]) -> bool:

@@ -92,7 +92,6 @@ class Variant:
     """The defenses of one run, in the order in which they are composed; none for the undefended run.
 
     Attributes:
-        chain: the defenses.
         entry: number of the ``[[defense]]`` entry in the job file, from 1, for errors; 0: none.
     """
 

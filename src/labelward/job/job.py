@@ -1,13 +1,12 @@
 """The job as a whole: its sections, their consistency, and the part that all parties must agree on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from labelward.errors import JobError, unknown_name
 from labelward.job import _toml
+from labelward.job._validators import SUM_TOLERANCE
 from labelward.job.components import ComponentSpec, Variant
 from labelward.job.sections import (
     DataSection,
@@ -18,8 +17,6 @@ from labelward.job.sections import (
     RunSection,
 )
 from labelward.job.table_formats import listed_suffixes
-
-_SUM_TOLERANCE = 1e-9  # shares such as 0.1 + 0.2 + 0.7 exceed 1 by rounding alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +49,7 @@ class Job:
     network: NetworkSection | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parties", _active_first(tuple(self.parties)))
+        object.__setattr__(self, "parties", _active_first(tuple(self.parties), tuple(self.data.labels)))
         object.__setattr__(self, "defenses", tuple(self.defenses))
         object.__setattr__(self, "attacks", tuple(self.attacks))
         _check_form(self.data, self.parties)
@@ -67,8 +64,14 @@ class Job:
 
     @property
     def active(self) -> PartySection:
-        """The party that holds the labels."""
+        """The party that holds the labels; of several holders the first one, which coordinates."""
         return self.parties[0]
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """Names of the parties that hold labels, in party order."""
+        with_label = [party.name for party in self.parties if party.label is not None or party.name in self.data.labels]
+        return tuple(with_label) or (self.active.name,)
 
     @property
     def passive(self) -> tuple[PartySection, ...]:
@@ -145,7 +148,7 @@ def _set_values(section: Any, *without: str) -> dict[str, Any]:
 
 def check_no_common_table(data: Mapping[str, Any]) -> None:
     """Refuse keys of a common table in ``[data]`` where the parties have tables of their own."""
-    for key in ("table", "label", "weight", "monotone"):
+    for key in ("table", "label", "labels", "weight", "monotone"):
         if data.get(key):
             hint = f"; write it in [parties.NAME] {key}" if key in ("weight", "monotone") else ""
             raise _conflict(f"[data] {key}", f"is not allowed where parties have their own tables{hint}", data[key])
@@ -163,17 +166,27 @@ def _missing(field: str, reason: str) -> JobError:
     return JobError(reason, code="missing", field=field)
 
 
-def _active_first(parties: tuple[PartySection, ...]) -> tuple[PartySection, ...]:
+def _active_first(parties: tuple[PartySection, ...], holders: tuple[str, ...]) -> tuple[PartySection, ...]:
     names = [party.name.lower() for party in parties]  # names become folders, and some file systems fold case
     for number, party in enumerate(parties):
         if party.name.lower() in names[:number]:
             same = parties[names.index(party.name.lower())].name
             reason = "the name is given twice" if same == party.name else f"it and {same!r} differ only in case"
             raise JobError(reason, code="duplicate", field=f"[parties] {party.name}", value=party.name)
-    active = _active(parties)
+    active = _first_holder(parties, holders) if holders else _active(parties)
     if len(parties) < 2:
         raise _missing("[parties]", "at least one passive party is needed in addition to the active one")
     return (active, *(party for party in parties if party is not active))
+
+
+def _first_holder(parties: tuple[PartySection, ...], holders: tuple[str, ...]) -> PartySection:
+    """Return the first party of ``[data] labels``; all of them must be parties."""
+    names = {party.name: party for party in parties}
+    for holder in holders:
+        if holder not in names:
+            reason = unknown_name("party", holder, names)
+            raise JobError(reason, code="unknown", field=f"[data] labels {holder}", value=holder)
+    return names[holders[0]]
 
 
 def _active(parties: tuple[PartySection, ...]) -> PartySection:
@@ -181,12 +194,12 @@ def _active(parties: tuple[PartySection, ...]) -> PartySection:
     with_label = [party for party in parties if party.label is not None]
     with_role = [party for party in parties if party.role == "active"]
     named = [party for party in parties if party.name == "active"]
-    if len(with_label) > 1:
-        first, second = with_label[:2]
-        raise _conflict(f"[parties.{second.name}] label", f"{first.name!r} holds the labels already", second.label)
     if len(with_role) > 1:
         first, second = with_role[:2]
         raise _conflict(f"[parties.{second.name}] role", f"{first.name!r} is the active party already", "active")
+    if len(with_label) > 1:  # several holders, of which one coordinates
+        leading = [party for party in with_label if party in with_role or party in named]
+        return (leading or with_label)[0]
     if with_label and with_role and with_label != with_role:
         reason = f"only the active party holds the labels, and the active party is {with_role[0].name!r}"
         raise _conflict(f"[parties.{with_label[0].name}] label", reason, with_label[0].label)
@@ -231,7 +244,7 @@ def _check_columns(data: DataSection, parties: tuple[PartySection, ...]) -> None
             value = party.share if party.columns is None else party.columns
             raise JobError(reason, code="range", field=f"[parties] {party.name}", value=value)
     total = sum(party.share or 0 for party in parties)
-    if total > 1 + _SUM_TOLERANCE:
+    if total > 1 + SUM_TOLERANCE:
         raise JobError(f"the shares must sum to at most 1, not {total:g}", code="range", field="[parties]", value=total)
     if data.table is None:
         return

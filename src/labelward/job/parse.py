@@ -1,7 +1,5 @@
 """Parsing of job files: from TOML to :class:`~labelward.job.Job`. Unknown keys are refused, never ignored."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Mapping
@@ -51,7 +49,6 @@ def parse_job(
     """Return the job of a TOML text, or of the dictionary that such a text gives.
 
     Args:
-        job: the text or the dictionary.
         source: name of the job in error messages.
         base: folder from which relative paths of tables and certificates count; None leaves them as they are.
 

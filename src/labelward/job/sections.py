@@ -5,8 +5,6 @@ A section is checked on construction, from a file or from Python, and raises
 :class:`~labelward.errors.JobError` with a message such as ``[data] test_size: must be a number > 0 and < 1, not 1.5``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal
@@ -16,6 +14,7 @@ from msgspec import Meta
 from labelward.errors import JobError
 from labelward.job._validators import (
     check_directions,
+    check_label_shares,
     check_name,
     check_roles,
     check_table,
@@ -40,12 +39,23 @@ class DataSection(Parameters):
     section: ClassVar[str] = "[data]"
 
     table: Annotated[
-        Text | None,
-        Meta(description="Catalogue name, or path of a table file; left out where parties have tables."),
+        Text | None, Meta(description="Catalogue name, or path of a table file; left out where parties have tables.")
     ] = None
     label: Annotated[Text | None, Meta(description="Label column; required for a path, 'label' for the catalogue.")] = (
         None
     )
+    labels: Annotated[
+        Mapping[str, float],
+        Meta(description="Share of the labels by party, where several hold some; the first one coordinates."),
+    ] = FrozenDict[float]({})
+    label_skew: Annotated[
+        Literal["classes"] | None,
+        Meta(description="'classes': each class is dealt out by shares of its own, drawn around [data] labels."),
+    ] = None
+    label_concentration: Annotated[
+        PositiveFloat | None,
+        Meta(description="Concentration of the Dirichlet draw; small values give skewed shares. Default: 1."),
+    ] = None
     id: Annotated[
         Text | None, Meta(description="Column of row ids, if any; with party tables, the default of their id.")
     ] = None
@@ -81,8 +91,7 @@ class DataSection(Parameters):
         ),
     ] = "native"
     monotone: Annotated[
-        Mapping[str, int],
-        Meta(description="Monotone constraints: 1 (increasing) or -1 (decreasing) by column."),
+        Mapping[str, int], Meta(description="Monotone constraints: 1 (increasing) or -1 (decreasing) by column.")
     ] = FrozenDict[int]({})
 
     def check_parameters(self) -> None:
@@ -93,6 +102,11 @@ class DataSection(Parameters):
                 raise self.error("label", f"required, since table is the file {self.table!r}", code="missing")
             if self.label is None:
                 object.__setattr__(self, "label", "label")
+        object.__setattr__(self, "labels", check_label_shares(self.labels))
+        if self.label_skew is not None and not self.labels:
+            raise self.error("label_skew", "needs [data] labels", code="conflict")
+        if self.label_concentration is not None and self.label_skew is None:
+            raise self.error("label_concentration", "is for label_skew = 'classes' only", code="conflict")
         check_roles("[data]", self.roles())
         object.__setattr__(self, "monotone", check_directions("[data] monotone", self.monotone))
         for role, column in self.roles().items():
@@ -122,7 +136,11 @@ class PartySection(Parameters):
     table: Annotated[Text | None, Meta(description="Path of the party's own table file.")] = None
     id: Annotated[Text | None, Meta(description="Column of row ids in the party's table.")] = None
     label: Annotated[
-        Text | None, Meta(description="Label column in the party's table; the party that has it is the active party.")
+        Text | None,
+        Meta(
+            description="Label column in the party's table; the party that has it is the active party. Where several "
+            "have one, a missing label is one that another party holds."
+        ),
     ] = None
     weight: Annotated[
         Text | None, Meta(description="Column of row weights in the party's table; for the active party only.")
@@ -155,11 +173,8 @@ class PartySection(Parameters):
         elif self.roles() or self.monotone:
             raise self.error("table", "required with id, label, weight and monotone", code="missing")
         elif self.share is not None and self.columns is not None:
-            raise JobError(
-                "needs either a share of the columns or a list of them",
-                code="conflict",
-                field=self.field_path("columns"),
-            )
+            reason = "needs either a share of the columns or a list of them"
+            raise JobError(reason, code="conflict", field=self.field_path("columns"))
 
     @property
     def elsewhere(self) -> bool:
@@ -193,12 +208,8 @@ class PartySection(Parameters):
     def _check_own_table(self) -> None:
         section = f"[parties.{self.name}]"
         if self.share is not None:
-            raise JobError(
-                "is for a common table; list the columns of the party's own table",
-                code="conflict",
-                field=f"{section} share",
-                value=self.share,
-            )
+            reason = "is for a common table; list the columns of the party's own table"
+            raise JobError(reason, code="conflict", field=f"{section} share", value=self.share)
         check_table(f"{section} table", self.table, catalogue=False)
         if self.id is None:
             raise self.error("id", "required, since rows of different tables are matched by it", code="missing")
@@ -293,6 +304,13 @@ class LeakageSection(Parameters):
     upper_bound: Annotated[
         bool, Meta(description="Compare model completion attacks with training on all labels; takes longer than they.")
     ] = True
+    privacy: Annotated[
+        bool,
+        Meta(
+            description="Measure a lower bound of epsilon and the reconstruction advantage of each attack; fits a "
+            "model of the labels to all columns."
+        ),
+    ] = True
 
     def check_parameters(self) -> None:
         """Refuse a budget without the meter."""
@@ -336,8 +354,7 @@ class NetworkSection(Parameters):
         str | None, Meta(description="Address to bind; left out: all interfaces, at the port of address.")
     ] = None
     listener: Annotated[
-        str | None,
-        Meta(description="Name of the listener; left out: the active party. A name of no party is a relay."),
+        str | None, Meta(description="Name of the listener; left out: the active party. A name of no party is a relay.")
     ] = None
     certificates: Annotated[Text, Meta(description="Folder with NAME.crt, NAME.key and authority.crt.")] = "certs"
     timeout: Annotated[

@@ -5,8 +5,6 @@ The check of ``[data] table``, messages, help texts, the commented job file and
 imported when a table of its format is read: a job is checked without loading a table library.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path, PurePath

@@ -15,8 +15,6 @@ ID2Graph (Section 5) takes 32 in-node percentiles, and all values in a node of 3
 gives the same without ties, and more candidates where many rows share few values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -26,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.jit import jit
-from labelward.kernels.radix_sort import sort_floats
 
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]
@@ -36,6 +33,7 @@ _LEAST_BINS, _MOST_BINS = 2, 1024
 _MOST_SIZE = 65_535  # one code of uint16 is that of missing values
 _COLUMNS_AT_ONCE = 8  # one cache line of a row, so that a strided column is read once
 _ROWS_AT_ONCE = 256  # a block of rows that stays in the first-level caches while its columns are coded
+_SIGN = 1 << 63
 _NONE: Mapping[int, int] = MappingProxyType({})
 
 
@@ -135,7 +133,6 @@ def node_candidates(
         x: float64 [n, F], as for :func:`bin_columns`.
         slot: int32 [n], each row's node in ``range(n_slots)``, or -1 where the row is absent (its codes are
             0).
-        n_slots: number of nodes.
         bins: from 2 to 1024.
         order: :func:`presort` of ``x``, to be given when several levels share it; linear in n from there on.
         categories: for each categorical column how many categories it has; its codes are the same in all nodes.
@@ -342,3 +339,38 @@ def _node_candidates(
                 while code < own.size and values[j] > own[code]:
                     code += 1
                 codes[rows[j], f] = code
+
+
+def sort_floats(values: NDArray[np.float64], spare: NDArray[np.uint64]) -> None:
+    """Sort contiguous float64 [n] in place; ``spare`` is uint64 [2, n], overwritten. No value may be NaN.
+
+    A radix sort of the bits, byte by byte, in a fourth of numpy's time for 100,000 random values.
+    """
+    _radix_sort(values.view(np.uint64), spare[0, : values.size], spare[1, : values.size])
+
+
+@jit
+def _radix_sort(bits: NDArray[np.uint64], keys: NDArray[np.uint64], other: NDArray[np.uint64]) -> None:
+    """Sort bits of floats: with the sign bit flipped, or all bits where it is set, they are ordered integers."""
+    n, sign, digit = bits.size, np.uint64(_SIGN), np.uint64(255)
+    counts = np.zeros((8, 256), dtype=np.int64)
+    for i in range(n):
+        key = bits[i]
+        key = ~key if key & sign else key | sign
+        keys[i] = key
+        for place in range(8):
+            counts[place, (key >> np.uint64(8 * place)) & digit] += 1
+    for place in range(8):
+        shift, free = np.uint64(8 * place), counts[place]
+        if n == 0 or free[(keys[0] >> shift) & digit] == n:
+            continue  # all keys agree in this byte
+        total = 0
+        for d in range(256):
+            free[d], total = total, total + free[d]
+        for i in range(n):
+            d = (keys[i] >> shift) & digit
+            other[free[d]] = keys[i]
+            free[d] += 1
+        keys, other = other, keys
+    for i in range(n):
+        bits[i] = keys[i] ^ sign if keys[i] & sign else ~keys[i]

@@ -3,8 +3,6 @@
 Reference: the ID2Graph paper, Section 3, step 2; see :mod:`labelward.attacks.id2graph`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,7 +49,6 @@ def communities(
         leaves: int32 [T, n], -1 where a row is in no leaf.
         weights: float64 [T], positive.
         rng: draws the starts of Louvain's method.
-        starts: how many.
     """
     signatures = merge_identical_rows(leaves)
     return signatures, louvain(signatures, weights, rng=rng, starts=starts)

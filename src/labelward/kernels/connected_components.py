@@ -1,7 +1,5 @@
 """Rows joined through leaves: the connected parts of the graph whose edges are shared leaves."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -30,14 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.kernels.row_layout import FixedPointScales, RowLayout
-from labelward.kernels.split_search import (
-    FALLING,
-    IMPLIED,
-    RISING,
-    search_bounded,
-    search_multi_output,
-    search_scalar,
-)
+from labelward.kernels.split_search import FALLING, IMPLIED, RISING, search_bounded, search_multi_output, search_scalar
 
 if TYPE_CHECKING:
     from labelward.kernels.split_candidates import Candidates
@@ -51,21 +44,17 @@ class GainRule:
     """Which candidates are valid, and what their gain is.
 
     Attributes:
-        reg_lambda: λ, added to each sum of second derivatives; at least 0.
-        gamma: γ, the minimum gain of a split; at least 0.
-        min_rows: least rows on each side; 0 means 1, as no split has an empty side.
         min_child_weight: least sum of second derivatives on each side, with several outputs of their mean; at least 0.
-        max_delta_step: largest size of a leaf weight before the learning rate; 0 for no limit.
 
     Raises:
         ValueError: a value is negative or not finite; the message names it.
     """
 
-    reg_lambda: float = 1.0
-    gamma: float = 0.0
-    min_rows: int = 1
+    reg_lambda: float = 1.0  # λ, added to each sum of second derivatives; at least 0
+    gamma: float = 0.0  # γ, the minimum gain of a split; at least 0
+    min_rows: int = 1  # least rows on each side; 0 means 1, as no split has an empty side
     min_child_weight: float = 0.0
-    max_delta_step: float = 0.0
+    max_delta_step: float = 0.0  # largest size of a leaf weight before the learning rate; 0 for no limit
 
     def __post_init__(self) -> None:
         for name in ("reg_lambda", "gamma", "min_rows", "min_child_weight", "max_delta_step"):
@@ -81,18 +70,14 @@ class BestSplits:
     """The best split of each of S nodes.
 
     Attributes:
-        gain: float64 [S]; -inf where no candidate gains.
-        column: int32 [S]; -1 where no candidate gains.
-        candidate: int32 [S]; -1 where no candidate gains.
-        left: int64 [S, k]: sums of the rows that go left; zeros where no candidate gains.
         weights: float64 [S, 2]: what the left and the right child weigh before the learning rate, within the bounds;
             zeros where no candidate gains, and with several outputs.
     """
 
-    gain: Floats
-    column: NDArray[np.int32]
-    candidate: NDArray[np.int32]
-    left: Integers
+    gain: Floats  # float64 [S]; -inf where no candidate gains
+    column: NDArray[np.int32]  # int32 [S]; -1 where no candidate gains
+    candidate: NDArray[np.int32]  # int32 [S]; -1 where no candidate gains
+    left: Integers  # int64 [S, k]: sums of the rows that go left; zeros where no candidate gains
     weights: Floats
 
 
@@ -114,8 +99,6 @@ def best_splits(
     Args:
         candidates: of S nodes, F columns, A each.
         totals: int64 [S, k]: sums of all rows of each node.
-        numbers: layout of the k integers.
-        scales: fixed-point scales.
         rule: validity and regularization. A side where ``H + λ`` of any output is not positive has no weight, so it
             is not valid either.
         kinds: int8 [F], see :mod:`labelward.kernels.split_search`.
@@ -194,10 +177,7 @@ def leaf_weights(
 
     Args:
         totals: int64 [m, k].
-        numbers: layout of the k integers.
-        scales: fixed-point scales.
         rule: λ and the largest weight.
-        learning_rate: the shrinkage of each tree.
         bounds: float64 [m, 2]: the least and the greatest weight of each leaf before the learning rate.
     """
     sums, hessians = numbers.full(totals)

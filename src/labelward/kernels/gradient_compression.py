@@ -1,7 +1,5 @@
 """Filters of a batch's gradient: which numbers are the largest, and which step of a ladder is nearest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

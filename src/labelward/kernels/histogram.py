@@ -1,7 +1,5 @@
 """Sums by group: the histograms from which splits are found; of integers, hence exact in any order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import cast
 
@@ -52,7 +50,6 @@ def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bin
         codes: uint8 or uint16 [n, F].
         slot: int32 [n], the row's node in ``range(n_slots)``, or -1 where the row is absent.
         values: int64 [n, k].
-        n_slots: number of nodes.
         n_bins: bins of each column; codes are below it, but for that of missing values.
 
     Returns:
@@ -77,20 +74,13 @@ def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bin
 
 
 def goes_left(
-    codes: Codes,
-    rows: Groups,
-    column: int,
-    code: int,
-    *,
-    missing_left: bool = False,
-    categories: Sequence[int] = (),
+    codes: Codes, rows: Groups, column: int, code: int, *, missing_left: bool = False, categories: Sequence[int] = ()
 ) -> NDArray[np.bool_]:
     """Return bool [m]: whether each of the given rows goes left.
 
     Args:
         codes: uint8 or uint16 [n, F].
         rows: int32 [m].
-        column: the column that splits.
         code: left is ``codes[row, column] <= code``; not used where ``categories`` are given.
         missing_left: whether rows go left whose value is missing.
         categories: of a categorical column the codes that go left.

@@ -12,8 +12,6 @@ several nodes seen together can say more (the paper's Corollary 1 is silent on t
 :func:`joint_information` measures what a whole grouping says.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -9,8 +9,6 @@ Work is rows × width, where the width is that of the band of counts whose proba
 standard deviations, which grow with the square root of the rows. Memory is that of two bands of √rows rows.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

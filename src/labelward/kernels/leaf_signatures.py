@@ -1,7 +1,5 @@
 """Leaf signatures: rows in the same leaf of every tree, merged into one vertex, numbered by first appearance."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -19,8 +19,6 @@ Reference: Blondel et al. 2008; step 2 of the ID2Graph paper, with the standard 
 Difference from Blondel et al.: a vertex may also leave for an empty community.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -95,11 +93,9 @@ def louvain(
     """Return the partition with the best modularity of several starts (the earliest of equals).
 
     Args:
-        signatures: merged rows.
         weights: positive: float64 [T], of each tree; or [T, L], of each leaf by its number in ``signatures``, where
             numbers that a tree does not have are not read.
         rng: draws the order in which vertices are visited, anew for each start and level.
-        starts: number of starts.
         passes: most passes over the vertices of a level, and most levels.
         tolerance: a level ends with a pass, and a start with a level, that gains less modularity.
 

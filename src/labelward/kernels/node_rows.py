@@ -1,14 +1,14 @@
-"""Node numbers of a binary tree, and the rows of each node (its instance space) while the tree grows.
+"""Node numbers of a binary tree, the rows of each node (its instance space) while the tree grows, and their routing.
 
 The root is node 0; the children of node i are 2i + 1 (left) and 2i + 2 (right).
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from labelward.jit import jit
 
 Rows = NDArray[np.int32]
 
@@ -33,6 +33,13 @@ def sibling(node: int) -> int:
     return node + 1 if node % 2 else node - 1
 
 
+def ancestors(node: int) -> Iterator[int]:
+    """Yield the nodes above a node, from its parent to the root."""
+    while node:
+        node = parent(node)
+        yield node
+
+
 def is_below(node: int, other: int) -> bool:
     """Return whether ``other`` is a proper ancestor of ``node``."""
     while node > other:
@@ -46,7 +53,6 @@ class NodeRows:
     """Rows of each current leaf, in ascending order.
 
     Args:
-        total: number of training rows.
         sample: int64: the rows on which the tree grows.
     """
 
@@ -84,3 +90,25 @@ class NodeRows:
         for position, node in enumerate(nodes):
             slot[self._rows[node]] = position
         return slot
+
+
+@jit
+def route_rows(left: NDArray[np.int32], right: NDArray[np.int32], sides: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Return int32 [rows]: the leaf that each row reaches.
+
+    Args:
+        left: int32 [splits]: where a split's rows go on the left: the position of another split, or ``-1 - leaf``.
+            Split 0 is the root.
+        right: the same for the right.
+        sides: bool [splits, rows]: whether the row goes left.
+    """
+    rows = sides.shape[1]
+    leaves = np.zeros(rows, dtype=np.int32)
+    if len(left) == 0:
+        return leaves
+    for row in range(rows):
+        at = np.int32(0)
+        while at >= 0:
+            at = left[at] if sides[at, row] else right[at]
+        leaves[row] = -1 - at
+    return leaves

@@ -21,8 +21,6 @@ The last two are for forests: with λ = 0 a leaf's weight is then the share of e
 the decrease of Gini impurity, or of the variance, times the rows of the node.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -40,27 +38,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Objective(ABC):
-    """Common interface of objectives. Margins are float64 [n, outputs], targets ``y`` float64 [n].
+    """Common interface of objectives. Margins are float64 [n, outputs], targets ``y`` float64 [n]."""
 
-    Attributes:
-        name: as XGBoost calls it; ``"gini"`` or ``"variance"`` for forests.
-        outputs: margins of a row.
-        hessians: hessians of a row; 0 where it is 1 for all.
-        implied: what the gradients of a row add up to, see :class:`labelward.kernels.row_layout.RowLayout`.
-        classes: number of classes, 0 for regression.
-        bounded: whether gradients and hessians are at most 1 in size, as long as rows have no weights.
-        g_most: largest size of a gradient, where ``bounded``.
-        h_most: largest hessian, where ``bounded``.
-    """
-
-    name: str
-    outputs: int = 1
-    hessians: int = 1
-    implied: Implied = ""
-    classes: int = 0
-    bounded: bool = False
-    g_most: float = math.inf
-    h_most: float = math.inf
+    name: str  # as XGBoost calls it; ``"gini"`` or ``"variance"`` for forests
+    outputs: int = 1  # margins of a row
+    hessians: int = 1  # hessians of a row; 0 where it is 1 for all
+    implied: Implied = ""  # what the gradients of a row add up to, see :class:`labelward.kernels.row_layout.RowLayout`
+    classes: int = 0  # number of classes, 0 for regression
+    bounded: bool = False  # whether gradients and hessians are at most 1 in size, as long as rows have no weights
+    g_most: float = math.inf  # largest size of a gradient, where ``bounded``
+    h_most: float = math.inf  # largest hessian, where ``bounded``
 
     @abstractmethod
     def gradients(self, margins: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -102,12 +89,8 @@ class _Logistic(Objective):
         if base_score is None:
             return np.zeros(1)
         if not 0.0 < base_score < 1.0:
-            raise JobError(
-                f"must be strictly between 0 and 1 but got {base_score!r}",
-                code="range",
-                field="[model] base_score",
-                value=base_score,
-            )
+            reason = f"must be strictly between 0 and 1 but got {base_score!r}"
+            raise JobError(reason, code="range", field="[model] base_score", value=base_score)
         return np.array([math.log(base_score) - math.log1p(-base_score)])
 
     def check(self, y: Floats) -> None:
@@ -126,12 +109,8 @@ class _Classes(Objective):
 
     def start(self, y: Floats, weights: Floats, base_score: float | None) -> Floats:
         if base_score is not None:
-            raise JobError(
-                f"{self.name!r} starts alike for all classes, so it must be left out",
-                code="conflict",
-                field="[model] base_score",
-                value=base_score,
-            )
+            reason = f"{self.name!r} starts alike for all classes, so it must be left out"
+            raise JobError(reason, code="conflict", field="[model] base_score", value=base_score)
         return np.zeros(self.classes)
 
     def check(self, y: Floats) -> None:
@@ -201,12 +180,8 @@ class _LogMean(Objective):
 
     def start(self, y: Floats, weights: Floats, base_score: float | None) -> Floats:
         if base_score is not None and not (math.isfinite(base_score) and base_score > 0):
-            raise JobError(
-                f"must be above 0 for {self.name!r} but got {base_score!r}",
-                code="range",
-                field="[model] base_score",
-                value=base_score,
-            )
+            reason = f"must be above 0 for {self.name!r} but got {base_score!r}"
+            raise JobError(reason, code="range", field="[model] base_score", value=base_score)
         mean = _mean(y, weights) if base_score is None else base_score
         if mean <= 0:
             raise DataError(f"all labels are 0, but {self.name!r} needs one above", code="labels")
@@ -267,7 +242,6 @@ def objective(name: str, *, classes: int, variance_power: float = 1.5, max_delta
     """Return an objective.
 
     Args:
-        name: one of ``OBJECTIVES``.
         classes: number of classes of the labels; 0 for regression.
         variance_power: ρ of Tweedie, strictly between 1 and 2.
         max_delta_step: by which Poisson enlarges its hessians; at least 0.
@@ -292,12 +266,8 @@ def objective(name: str, *, classes: int, variance_power: float = 1.5, max_delta
         return _Poisson(name=name, max_delta_step=float(max_delta_step))
     if name == "reg:tweedie":
         if not 1.0 < variance_power < 2.0:
-            raise JobError(
-                f"must be strictly between 1 and 2 but got {variance_power}",
-                code="range",
-                field="[model] tweedie_variance_power",
-                value=variance_power,
-            )
+            reason = f"must be strictly between 1 and 2 but got {variance_power}"
+            raise JobError(reason, code="range", field="[model] tweedie_variance_power", value=variance_power)
         return _Tweedie(name=name, variance_power=float(variance_power))
     if name in ("reg:squarederror", "variance"):
         return _Squared(name=name, hessians=0, h_most=1.0)
@@ -316,7 +286,6 @@ def evaluation_metric(
         name: ``"auto"`` for the objective's own loss; ``"logloss"``, ``"error"`` (share of wrong classes) or ``"auc"``
             (one class against the rest, plain mean over more than two classes) for classes; ``"rmse"`` or ``"mae"``
             for regression.
-        objective: objective of the margins.
         margins: float64 [n, outputs].
         y: float64 [n].
         weights: float64 [n].
@@ -331,12 +300,8 @@ def evaluation_metric(
             f"{unknown_name('metric', name, kinds)}", code="unknown", field="[model] eval_metric", value=name
         )
     if kinds[name] not in (None, objective.classes > 0):
-        raise JobError(
-            f"{name!r} does not fit objective {objective.name!r}",
-            code="conflict",
-            field="[model] eval_metric",
-            value=name,
-        )
+        reason = f"{name!r} does not fit objective {objective.name!r}"
+        raise JobError(reason, code="conflict", field="[model] eval_metric", value=name)
     if name in ("auto", "logloss"):
         return objective.loss(margins, y, weights), False
     predicted = objective.predicted(margins)

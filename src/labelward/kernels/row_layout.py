@@ -2,10 +2,9 @@
 
 Not all of it needs to be stored. Where the gradients of all outputs are known to add up to nothing (softmax), or to
 minus one (class shares), the last of them follows from the others; where the hessian is 1 for all rows, the count
-stands for it. What is not stored is neither encrypted nor sent.
+stands for it. What is not stored is neither encrypted nor sent. Real numbers become integers with a fixed binary point,
+so that sums are exact, and the same under every engine.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass
@@ -15,13 +14,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import DataError
-from labelward.kernels.fixed_point import to_fixed_point
+from labelward.jit import jit
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Implied = Literal["", "zero", "count", "weight"]
 
+_LIMIT = 2.0**63
 _MOST_SHIFT = 1000  # a scale stays a finite float64
+
+
+def to_fixed_point(values: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
+    """Return ``values * scale`` rounded half to even; int64 of the same shape.
+
+    Args:
+        values: float64 of any shape.
+        scale: what stands for 1: a power of two, so that nothing is rounded but the last step. The error of one
+            value is at most ``1 / (2 scale)``.
+
+    Raises:
+        ValueError: the scale is not a power of two, or a value is not finite or does not fit 63 bits and a
+            sign; the message says where the value stands, not what it is, since it may be private.
+    """
+    if not (math.isfinite(scale) and scale > 0 and math.frexp(scale)[0] == 0.5):
+        raise ValueError(f"scale must be a power of two but got {scale}")
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    out = np.empty(values.shape, dtype=np.int64)
+    bad = _encode(values.reshape(-1), float(scale), out.reshape(-1))
+    if bad >= 0:
+        problem = "does not fit 64 bits" if np.isfinite(values.reshape(-1)[bad]) else "is not finite (NaN or infinite)"
+        raise ValueError(f"value at position {bad} {problem} at scale {scale:g}")
+    return out
+
+
+@jit
+def _encode(values: NDArray[np.float64], scale: float, out: NDArray[np.int64]) -> int:
+    """Fill ``out``; return the first position that cannot be encoded, or -1."""
+    for i in range(values.size):
+        scaled = np.rint(values[i] * scale)
+        if not abs(scaled) < _LIMIT:  # also true of NaN
+            return i
+        out[i] = np.int64(scaled)
+    return -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,21 +68,18 @@ class RowLayout:
     4. flags of class 1, 2, …, where class counts are needed.
 
     Attributes:
-        outputs: margins of a row, K; at least 1.
-        hessians: 0 (the count replaces it), 1, or ``outputs``.
         implied: what the gradients of all outputs add up to, where that is known: ``"zero"``, or minus the
             ``"count"`` (the gradients' unit is then 1), or minus the ``"weight"``, which is the one hessian (both then
             have one unit). The last gradient is not stored then. ``""``: all are stored.
-        classes: number of classes C, of which all but the first have flags; 0: no flags.
 
     Raises:
         ValueError: the values contradict each other.
     """
 
-    outputs: int
-    hessians: int
+    outputs: int  # margins of a row, K; at least 1
+    hessians: int  # 0 (the count replaces it), 1, or ``outputs``
     implied: Implied = ""
-    classes: int = 0
+    classes: int = 0  # number of classes C, of which all but the first have flags; 0: no flags
 
     def __post_init__(self) -> None:
         if self.outputs < 1 or (self.implied and self.outputs < 2):
@@ -169,12 +200,11 @@ def _exponent(values: Floats) -> int:
     """Return the least whole e with all values at most ``2**e`` in size; 0 where all are 0."""
     most = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
     if not math.isfinite(most):
-        raise DataError(
+        reason = (
             "training diverged: a gradient is not finite; a smaller learning_rate or max_delta_step, or a larger "
-            "reg_lambda, may help",
-            code="values",
-            value=most,
+            "reg_lambda, may help"
         )
+        raise DataError(reason, code="values", value=most)
     mantissa, exponent = math.frexp(most)
     return max(exponent - (mantissa == 0.5), 62 - _MOST_SHIFT) if most else 0
 
@@ -183,11 +213,9 @@ def encode_rows(numbers: RowLayout, g: Floats, h: Floats, flags: Integers | None
     """Return the integers of each row, int64 [n, k].
 
     Args:
-        numbers: their layout.
         g: float64 [n, K]; the last gradient is not encoded where it is implied.
         h: float64 [n, ``numbers.hessians``].
         flags: int64 [n, C - 1]: one-hot classes but the first; None where there are no flags.
-        scales: fixed-point scales.
 
     Raises:
         ValueError: shapes do not fit, or a value is not finite or does not fit 64 bits.
@@ -208,8 +236,6 @@ def number_bounds(numbers: RowLayout, scales: FixedPointScales, g_most: float, h
     """Return for each of the k integers of a row the largest size that it can have.
 
     Args:
-        numbers: layout of the integers.
-        scales: fixed-point scales.
         g_most: largest size of a gradient.
         h_most: largest hessian.
     """

@@ -9,8 +9,6 @@ U of columns of x and V of z counts with (|U|-1)! |V|! / (|U|+|V|)! for each of 
 threshold, and no value of another party's column, is needed.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -44,7 +42,7 @@ def add_shapley_values(
     """Add one tree's Shapley values, averaged over the background, to ``values``.
 
     Args:
-        branches: for each split where left and right lead, as for :func:`~labelward.kernels.tree_routing.route_rows`.
+        branches: for each split where left and right lead, as for :func:`~labelward.kernels.node_rows.route_rows`.
         columns: int32 [splits]: a number for each split's column; rows of x and z travel by columns, not by splits.
         weights: float64 [leaves, outputs].
         rows: bool [splits, explained rows]: whether the row goes left.

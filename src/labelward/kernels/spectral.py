@@ -19,8 +19,6 @@ Reference: Shi and Malik 2000, whose points D^-1/2 x scikit-learn's spectral clu
     x to length 1 instead.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -70,7 +68,6 @@ def spectral_embedding(signatures: Signatures, dimensions: int, *, rng: np.rando
     than another: those of the parts with the most rows are taken (the first of equal ones).
 
     Args:
-        signatures: of the rows.
         dimensions: how many, from 1 on; as many as there are groups where these are fewer.
         rng: of the start vector.
 

@@ -15,8 +15,6 @@ A candidate that does not exist (such as a set of more categories than the node 
 the rule against empty sides refuses it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,8 +80,6 @@ def candidates(
         sums: int64 [F, S, B, k], by column, node and bin.
         totals: int64 [S, k]: sums of all rows of each node; what they have more than the bins of a column is that of
             the rows whose value is missing there.
-        numbers: layout of the k integers.
-        scales: fixed-point scales.
         rule: its λ has a part in the order of categories.
         kinds: int8 [F], see :mod:`labelward.kernels.split_search`.
         sizes: int32 [F]: number of bins or categories of each column; None: B for all.

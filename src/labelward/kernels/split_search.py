@@ -1,7 +1,5 @@
 """Exhaustive split search: the best candidate of each node, with gains as in :mod:`labelward.kernels.gain`."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

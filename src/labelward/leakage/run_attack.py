@@ -6,16 +6,17 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward import rng
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, LabelGuess
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, ColumnGuess, Guess, LabelGuess
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError
 from labelward.leakage.baselines import fit_boosted, fit_logistic
+from labelward.leakage.column_scores import score_columns
 from labelward.metrics.leakage import (
     cluster_chance,
     label_chance,
@@ -23,7 +24,7 @@ from labelward.metrics.leakage import (
     score_clusters,
     score_labels,
 )
-from labelward.metrics.registry import OUTSIDE
+from labelward.metrics.registry import COMMON, OUTSIDE
 from labelward.party.view import View
 from labelward.protocols.family import attacker_data
 from labelward.runs.checks import Metrics
@@ -34,20 +35,29 @@ class AttackResult:
     """Result of one attack by one party.
 
     Attributes:
+        guess: what the attack returned.
         leakage: metrics as in a result row, except for those without the view.
         auxiliary: what the attack was given in addition to the view and the party's own columns.
         notes: see :attr:`labelward.attacks.base.LabelGuess.notes`.
         seconds: duration of the attack on the view.
     """
 
+    guess: Guess
     leakage: Metrics
     auxiliary: dict[str, Any]
     notes: dict[str, float]
     seconds: float
 
 
-def run_attack(attack: Attack, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, seed: int) -> LabelGuess:
-    """Run an attack; its draws depend only on the seed, the party and the kind of attack."""
+class ScoredGuess(NamedTuple):
+    """A guess without the view, and its metrics."""
+
+    guess: Guess
+    metrics: dict[str, float]
+
+
+def run_attack(attack: Attack, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, seed: int) -> Any:
+    """Run an attack, and return its guess; its draws depend only on the seed, the party and the kind of attack."""
     draws = rng.learning(seed, view.party, 0, f"attack {attack.kind}")
     return attack(view, own, aux, rng=draws)
 
@@ -94,6 +104,7 @@ def score_values(
     *,
     known_per_cluster: int = 0,
     attack: Attack | None = None,
+    numbers: NDArray[np.int64] | None = None,
 ) -> dict[str, Any]:
     """Return the metrics of guessed clusters, and their ``chance`` level.
 
@@ -104,12 +115,14 @@ def score_values(
         targets: float64 [rows], regression targets; None for classes.
         known_per_cluster: as in the guess.
         attack: adds its own metrics.
+        numbers: int64 [rows], class numbers as the attack counts them; None: in the order of the labels' text.
     """
     truth = np.unique(np.asarray(labels, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
     known = known_per_cluster
     found = score_clusters(values, truth, targets, known_per_cluster=known)
     chance = cluster_chance(values, truth, targets, known_per_cluster=known)
-    _add_own_metrics(attack, LabelGuess(values=values, known_per_cluster=known), truth, found, chance)
+    guess = LabelGuess(values=values, known_per_cluster=known)
+    _add_own_metrics(attack, guess, truth if numbers is None else numbers, found, chance)
     return {**found, "chance": chance}
 
 
@@ -142,6 +155,10 @@ def score_label_guess(
     for prefix, part, labels in scored:
         metrics = score_labels(part.values, labels, part.scores, classes=aux.classes)
         by_chance = label_chance(part.values, labels, part.scores, classes=aux.classes)
+        if not prefix:  # of any guess, so that attacks are ranked on one scale
+            groups, by_groups = score_clusters(part.values, labels), cluster_chance(part.values, labels)
+            metrics |= {name: groups[name] for name in COMMON}
+            by_chance |= {name: by_groups[name] for name in COMMON}
         _add_own_metrics(attack, part, labels, metrics, by_chance)
         found |= {f"{prefix}{name}": value for name, value in metrics.items()}
         chance |= {f"{prefix}{name}": value for name, value in by_chance.items()}
@@ -172,13 +189,15 @@ def attack_and_score(
         seed: of the run.
         own: what the party has in addition to its columns, such as its bottom model; None: its columns only.
     """
-    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed)
+    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed, view.party)
     start = time.perf_counter()
     guess = run_attack(attack, view, own, aux, seed=seed)
     seconds = time.perf_counter() - start
-    leakage = {**_score(attack, guess, data, aux), "primary": attack.primary}
+    leakage = {**_score(attack, guess, data, aux, view), "primary": attack.primary}
+    if attack.target != "labels":
+        leakage["target"] = attack.target
     auxiliary: dict[str, Any] = {"classes" if data.classes else "bins of the labels": aux.classes}
-    if guess.known_per_cluster:
+    if isinstance(guess, LabelGuess) and guess.known_per_cluster:
         auxiliary["known rows of each cluster"] = guess.known_per_cluster
     if len(aux.known_rows):
         auxiliary["known labels"] = len(aux.known_rows)
@@ -186,19 +205,20 @@ def attack_and_score(
         auxiliary["rows of each class"] = aux.class_counts.tolist()
     if own.other_runs:
         auxiliary["other runs"] = len(own.other_runs)
-    return AttackResult(leakage=leakage, auxiliary=auxiliary, notes=guess.notes, seconds=seconds)
+    return AttackResult(guess=guess, leakage=leakage, auxiliary=auxiliary, notes=guess.notes, seconds=seconds)
 
 
 def score_without_view(
     attack: Attack, view: View, data: VerticalDataset, *, seed: int, own: AttackerData | None = None
-) -> dict[str, float]:
-    """Return the metrics of the same attack on an empty view of the same party.
+) -> ScoredGuess:
+    """Return the guess of the same attack on an empty view of the same party, and its metrics.
 
     For a completion attack this is the paper's direct semi-supervised baseline: the attack on the untrained bottom
     model.
     """
-    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed)
-    return _without_chance(_score(attack, run_attack(attack, view.without_records(), own, aux, seed=seed), data, aux))
+    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed, view.party)
+    guess = run_attack(attack, view.without_records(), own, aux, seed=seed)
+    return ScoredGuess(guess, _without_chance(_score(attack, guess, data, aux, view)))
 
 
 def score_baselines(
@@ -209,9 +229,9 @@ def score_baselines(
     seed: int,
     own: AttackerData | None = None,
     upper_bound: bool = True,
-    cache: dict[Hashable, LabelGuess] | None = None,
-) -> dict[str, dict[str, float]]:
-    """Return the metrics of baselines by name, with the attack's metric names; they do not depend on the run.
+    cache: dict[Hashable, Guess] | None = None,
+) -> dict[str, ScoredGuess]:
+    """Return baselines by name, with the attack's metric names; they do not depend on the run.
 
     Args:
         attack: whose baselines are scored.
@@ -226,7 +246,7 @@ def score_baselines(
         For an attack that is told labels, ``"logistic"`` and ``"boosted"``: supervised models of the known labels on
         raw columns. For any attack, its own (:meth:`labelward.attacks.base.Attack.baselines`).
     """
-    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed)
+    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed, view.party)
     cache = {} if cache is None else cache
     found: dict[str, Baseline] = {}
     if len(aux.known_rows):
@@ -238,7 +258,7 @@ def score_baselines(
         key = (view.party, name, attack if baseline.depends_on is None else baseline.depends_on)
         if key not in cache:
             cache[key] = baseline.guess(rng.learning(seed, view.party, 0, name))
-        scores[name] = _without_chance(_score(attack, cache[key], data, aux))
+        scores[name] = ScoredGuess(cache[key], _without_chance(_score(attack, cache[key], data, aux, view)))
     return scores
 
 
@@ -256,9 +276,14 @@ def _party_data(view: View, data: VerticalDataset) -> PartyDataset:
     return next(party for party in data.parties if party.name == view.party)
 
 
-def _auxiliary(attack: Attack, data: VerticalDataset, seed: int) -> AuxiliaryKnowledge:
-    """Return what the attacker is told: the number of classes or bins, the classes' counts, and some labels."""
-    rows = sample_known_rows(data.train_labels, attack.labels_needed, seed=seed)
+def _auxiliary(attack: Attack, data: VerticalDataset, seed: int, party: str) -> AuxiliaryKnowledge:
+    """Return what the attacker is told: the number of classes or bins, the classes' counts, and some labels.
+
+    Of several label holders each knows its own labels, and is told no others.
+    """
+    rows = _held(data, party)
+    if not len(rows):
+        rows = sample_known_rows(data.train_labels, attack.labels_needed, seed=seed)
     classes, counts = int(data.train_labels.max()) + 1, None
     if data.classes:
         values = np.concatenate([data.train_values, data.validation_values, data.test_values]).astype(np.int64)
@@ -268,16 +293,33 @@ def _auxiliary(attack: Attack, data: VerticalDataset, seed: int) -> AuxiliaryKno
     )
 
 
-def _score(attack: Attack, guess: LabelGuess, data: VerticalDataset, aux: AuxiliaryKnowledge) -> dict[str, Any]:
+def _score(attack: Attack, guess: Guess, data: VerticalDataset, aux: AuxiliaryKnowledge, view: View) -> dict[str, Any]:
     """Compare a guess with the true labels of the training rows, and of the test rows if it covers them.
 
-    Test rows are the only rows that a party has and does not train on.
+    Test rows are the only rows that a party has and does not train on. A guess of columns is compared with those of
+    all other parties.
     """
+    if isinstance(guess, ColumnGuess):
+        model = {key: view.parameter(f"model.{key}") for key in ("bins", "candidates")}
+        return score_columns(guess, [party for party in data.parties if party.name != view.party], model)
     if guess.kind == "labels":
         return score_label_guess(guess, data.train_labels, aux, data.test_labels, attack=attack)
-    known = guess.known_per_cluster
-    if data.classes:
-        names = np.asarray(data.classes)[data.train_labels].tolist()
-        return score_values(guess.values, names, known_per_cluster=known, attack=attack)
-    bins = data.train_labels.astype(np.str_).tolist()
-    return score_values(guess.values, bins, data.train_values, known_per_cluster=known, attack=attack)
+    known, scored = guess.known_per_cluster, np.setdiff1d(np.arange(len(guess.values)), _held(data, view.party))
+    names = np.asarray(data.classes)[data.train_labels] if data.classes else data.train_labels.astype(np.str_)
+    targets = None if data.classes else data.train_values[scored]
+    numbers = data.train_labels[scored] if data.classes else None
+    return score_values(
+        guess.values[scored],
+        names[scored].tolist(),
+        targets,
+        known_per_cluster=known,
+        attack=attack,
+        numbers=numbers,
+    )
+
+
+def _held(data: VerticalDataset, party: str) -> NDArray[np.int64]:
+    """Return the training rows whose labels an attacker holds while others hold the rest; they are not scored."""
+    if len(data.holders) < 2:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(data.holds(party)[: len(data.train_labels)])

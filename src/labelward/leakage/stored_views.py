@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, ColumnGuess, Guess, LabelGuess
 from labelward.data import DataSplit, read_ids, read_table, source_column, transform
 from labelward.data.labels import encode_labels, encode_regression_targets, quantile_edges
 from labelward.data.tables import find_column
@@ -27,13 +28,13 @@ from labelward.federation.components import MODELS, make_attack, model_family
 from labelward.federation.simulation import MODEL
 from labelward.job import ComponentSpec
 from labelward.leakage.run_attack import run_attack, score_label_guess, score_values
+from labelward.leakage.stored_columns import METADATA, guess_table
 from labelward.messages.handshake import RowSplit
 from labelward.party.transcript import ids_digest
 from labelward.party.view import View
 from labelward.runs.secure_files import atomic_write
 
 FORMAT = 1
-_METADATA = b"labelward"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,15 +68,17 @@ class AttackerKnowledge:
 
     Attributes:
         known: table of row ids and labels of training rows whose labels the attacker was told; None: no rows.
-        label: the label column of that table.
+        labels: table of row ids and labels of all training rows, for the view of the party that holds them.
+        label: the label column of these tables.
         other_runs: folders of the same party's views in other runs on the same rows.
-        bottoms: return the trained and the untrained bottom model of the view's party; None: it has none.
+        models: adds what the party knows of its part of the model (:func:`load_models`); None: nothing.
     """
 
     known: Path | None = None
+    labels: Path | None = None
     label: str = "label"
     other_runs: tuple[Path, ...] = ()
-    bottoms: tuple[Callable[[], Any], Callable[[], Any]] | None = None
+    models: Callable[[AttackerData], AttackerData] | None = None
 
 
 def attack_view(
@@ -89,8 +92,8 @@ def attack_view(
     id_column: str | None = None,
     incomplete: bool = False,
     knowledge: AttackerKnowledge | None = None,
-) -> tuple[tuple[str, ...], LabelGuess]:
-    """Attack a stored view; return row ids and guess.
+) -> tuple[tuple[str, ...], Any]:
+    """Attack a stored view; return row ids and guess: of labels, or of columns of other parties.
 
     Args:
         view_dir: folder of the view.
@@ -121,6 +124,13 @@ def attack_view(
             field=str(view_dir),
         )
     _check_model(attack, view)
+    knowledge = knowledge or AttackerKnowledge()
+    if view.header.role not in attack.roles:
+        reason = f"reads views of {' or '.join(attack.roles)} parties, and {view.party!r} is {view.header.role}"
+        raise JobError(reason, code="unsupported", field=f"attack {kind!r}", value=view.header.role)
+    if view.header.role == "active" and knowledge.labels is None:
+        reason = "required for a view of the party that holds them"
+        raise JobError(reason, code="missing", field="labels", value=kind)
     if not view.header.ids:
         raise FileFormatError("the view does not state its rows", code="unsupported", field=str(view_dir))
     table = read_table(features, text=[id_column or "id"])
@@ -136,25 +146,27 @@ def attack_view(
             field=place,
             value=table.num_rows,
         )
-    ids = _ids(table, id_column, place)
+    ids = row_ids(table, id_column, place)
     if named:
         order = _view_order(view, ids, place)
         table, ids = table.take(pa.array(order)), tuple(ids[row] for row in order)
     _check_columns(view, [name for name in table.column_names if name != (id_column or "id")], place)
     columns, categories = view.header.columns, view.header.categories
     own_features = transform(table, columns, categories, place)
-    knowledge = knowledge or AttackerKnowledge()
-    bottom, untrained = knowledge.bottoms or (None, None)
     category_counts = {name: len(each) for name, each in categories.items()}
     own = AttackerData(
         features=own_features,
         columns=columns,
         categories=category_counts,
         outside=None if outside is None else transform(outside, columns, categories, place),
-        bottom=bottom,
-        untrained=untrained,
+        shared_start=lambda: model_family(ComponentSpec(view.parameter("model.kind"))).shared_start(view),
         other_runs=tuple(_other_run(view, folder) for folder in knowledge.other_runs),
+        labels=None
+        if knowledge.labels is None
+        else _own_labels(knowledge.labels, ids, knowledge.label, id_column, classes),
     )
+    if knowledge.models is not None:
+        own = knowledge.models(own)
     aux = AuxiliaryKnowledge(classes=classes)
     if knowledge.known is not None:
         rows, labels, _ = read_known(knowledge.known, ids, knowledge.label, id_column)
@@ -173,6 +185,21 @@ def attack_view(
     return ids, run_attack(attack, view, own, aux, seed=seed)
 
 
+def _own_labels(path: Path, ids: Sequence[str], label: str, id_column: str | None, classes: int) -> NDArray[np.float64]:
+    """Return the labels of the view's rows: class numbers, or values if there are more of them than classes."""
+    place = f"table {str(path)!r}"
+    table = read_table(path, text=[id_column or "id"])
+    row_of = {name: row for row, name in enumerate(row_ids(table, id_column, place))}
+    missing = [name for name in ids if name not in row_of]
+    if missing:
+        raise DataError(f"has no row {missing[0]!r}", code="rows", field=place, value=missing[0])
+    rows = [row_of[name] for name in ids]
+    distinct = len(find_column(table, label, place).unique())
+    if distinct <= classes:
+        return encode_labels(table, label, place)[1][rows].astype(np.float64)
+    return encode_regression_targets(table, label, place)[rows]
+
+
 def _other_run(view: View, folder: Path) -> View:
     other = View.load(folder)
     if other.party != view.party:
@@ -181,16 +208,16 @@ def _other_run(view: View, folder: Path) -> View:
     return other
 
 
-def load_bottom_models(view_dir: Path, model: Path | None = None) -> tuple[Callable[[], Any], Callable[[], Any]] | None:
-    """Return functions that give the trained and the untrained bottom model of a view's party; None: it has none.
+def load_models(view_dir: Path, model: Path | None = None) -> Callable[[AttackerData], AttackerData] | None:
+    """Return what adds the knowledge of a view's party about its part of the model; None: it has none.
 
     Args:
         view_dir: folder of the view.
         model: folder of the party's share; None: the one next to the view, if there is one.
 
     Raises:
-        FileFormatError: the view or the share is damaged.
-        DataError: the share belongs to another party.
+        FileFormatError: the view is damaged or, when called, the share.
+        DataError: when called: the share belongs to another party.
         DependencyError: the share is of a split network, and torch is not installed.
     """
     view = View.load(view_dir)
@@ -205,8 +232,7 @@ def load_bottom_models(view_dir: Path, model: Path | None = None) -> tuple[Calla
         )
     if not folder.exists() and model is None:
         return None
-    own = model_family(ComponentSpec(kind)).own(view, AttackerData(features=np.empty((0, 0)), columns=()), folder)
-    return None if own.bottom is None or own.untrained is None else (own.bottom, own.untrained)
+    return partial(model_family(ComponentSpec(kind)).own, view, model=folder)
 
 
 def read_known(
@@ -249,13 +275,13 @@ def read_known(
 def write_guess(
     path: Path,
     ids: Sequence[str],
-    guess: LabelGuess,
+    guess: Guess,
     about: Mapping[str, Any],
     *,
     known: NDArray[np.int64] | None = None,
     names: Sequence[str] = (),
 ) -> None:
-    """Write a guess.
+    """Write a guess; one of columns as :func:`labelward.leakage.stored_columns.guess_table` lays it out.
 
     Args:
         path: of the file.
@@ -268,6 +294,10 @@ def write_guess(
     Raises:
         OutputError: the file cannot be written.
     """
+    if isinstance(guess, ColumnGuess):
+        with atomic_write(path) as file:
+            pq.write_table(guess_table(ids, guess, {"format": FORMAT, **about}), file)
+        return
     details = {"notes": guess.notes, "known_per_cluster": guess.known_per_cluster, "names": list(names)}
     text = json.dumps({"format": FORMAT, "kind": guess.kind, **about, **details})
     columns = {"id": pa.array(list(ids), pa.string()), "guess": pa.array(guess.values, pa.int64())}
@@ -279,7 +309,7 @@ def write_guess(
         columns["scores"] = pa.array(list(guess.scores), pa.list_(pa.float64(), guess.scores.shape[1]))
     table = pa.table(columns)
     with atomic_write(path) as file:
-        pq.write_table(table.replace_schema_metadata({_METADATA: text}), file)
+        pq.write_table(table.replace_schema_metadata({METADATA: text}), file)
 
 
 def read_guess(path: Path) -> StoredGuess:
@@ -297,7 +327,7 @@ def read_guess(path: Path) -> StoredGuess:
             field=str(path),
         ) from error
     try:
-        about = json.loads((table.schema.metadata or {})[_METADATA])
+        about = json.loads((table.schema.metadata or {})[METADATA])
         version = about["format"]
         if version != FORMAT:
             raise FileFormatError(
@@ -350,24 +380,15 @@ def score_guess(
         classes, numbers = encode_labels(table, label, place)
     else:
         targets = encode_regression_targets(table, label, place)
-    row_of = {name: row for row, name in enumerate(_ids(table, id_column, place))}
-    missing = [name for name in stored.ids if name not in row_of]
-    if missing:
-        message = f"has no row {missing[0]!r}; {len(missing)} rows of the guess are missing"
-        if id_column is None and "id" not in table.column_names:
-            columns = ", ".join(map(repr, table.column_names))
-            message += f". Without a column 'id', rows are numbered from 0 (columns: {columns}); give --id"
-        raise DataError(message, code="rows", field=place, value=missing[0])
-    rows = [row_of[name] for name in stored.ids]
-    known, attack = stored.known_per_cluster, _attack_of(stored)
+    rows = guessed_rows(stored, table, id_column, place)
+    known, attack = stored.known_per_cluster, attack_of_guess(stored)
     if stored.kind == "labels":
         if bins is not None:
             numbers, classes = np.searchsorted(quantile_edges(targets[rows], bins), targets), ()
         return _score_labels(stored, numbers[rows], classes, place, attack)
     if bins is None:
-        return score_values(
-            stored.values, np.asarray(classes)[numbers[rows]].tolist(), known_per_cluster=known, attack=attack
-        )
+        names, found = np.asarray(classes)[numbers[rows]].tolist(), numbers[rows]
+        return score_values(stored.values, names, known_per_cluster=known, attack=attack, numbers=found)
     values = targets[rows]
     if np.ptp(values) == 0:
         raise DataError(
@@ -380,7 +401,20 @@ def score_guess(
     return score_values(stored.values, numbers.astype(np.str_).tolist(), values, known_per_cluster=known, attack=attack)
 
 
-def _attack_of(stored: StoredGuess) -> Attack | None:
+def guessed_rows(stored: StoredGuess, table: pa.Table, id_column: str | None, place: str) -> list[int]:
+    """Return the positions of a guess's rows in a table; :class:`~labelward.errors.DataError` if it lacks one."""
+    row_of = {name: row for row, name in enumerate(row_ids(table, id_column, place))}
+    missing = [name for name in stored.ids if name not in row_of]
+    if missing:
+        message = f"has no row {missing[0]!r}; {len(missing)} rows of the guess are missing"
+        if id_column is None and "id" not in table.column_names:
+            columns = ", ".join(map(repr, table.column_names))
+            message += f". Without a column 'id', rows are numbered from 0 (columns: {columns}); give --id"
+        raise DataError(message, code="rows", field=place, value=missing[0])
+    return [row_of[name] for name in stored.ids]
+
+
+def attack_of_guess(stored: StoredGuess) -> Attack | None:
     """Return the attack of a guess; None if this version does not know it."""
     described = dict(stored.about.get("attack", {}))
     try:
@@ -393,7 +427,18 @@ def _attack_of(stored: StoredGuess) -> Attack | None:
 def _score_labels(
     stored: StoredGuess, numbers: NDArray[np.int64], classes: Sequence[str], place: str, attack: Attack | None
 ) -> dict[str, Any]:
-    """Score a guess of labels; the truth is renumbered by the class names of the guess, if it has any."""
+    """Score a guess of labels."""
+    truth = named_truth(stored, numbers, classes, place)
+    count = max(int(truth.max()) + 1, int(stored.about.get("classes", 0)), len(stored.names))
+    known = np.flatnonzero(stored.known) if stored.known is not None else np.empty(0, np.int64)
+    guess = LabelGuess(values=stored.values, kind="labels", scores=stored.scores)
+    return score_label_guess(guess, truth, AuxiliaryKnowledge(classes=count, known_rows=known), attack=attack)
+
+
+def named_truth(
+    stored: StoredGuess, numbers: NDArray[np.int64], classes: Sequence[str], place: str
+) -> NDArray[np.int64]:
+    """Return class numbers by the class names of the guess, if it has any."""
     truth = np.asarray(numbers, np.int64)
     if stored.names and classes:
         absent = [name for name in classes if name not in stored.names]
@@ -405,10 +450,7 @@ def _score_labels(
                 value=absent[0],
             )
         truth = np.array([stored.names.index(name) for name in classes], np.int64)[truth]
-    count = max(int(truth.max()) + 1, int(stored.about.get("classes", 0)), len(stored.names))
-    known = np.flatnonzero(stored.known) if stored.known is not None else np.empty(0, np.int64)
-    guess = LabelGuess(values=stored.values, kind="labels", scores=stored.scores)
-    return score_label_guess(guess, truth, AuxiliaryKnowledge(classes=count, known_rows=known), attack=attack)
+    return truth
 
 
 def _class_order(values: Sequence[str]) -> Callable[[str], Any]:
@@ -421,7 +463,8 @@ def _class_order(values: Sequence[str]) -> Callable[[str], Any]:
     return int
 
 
-def _ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
+def row_ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
+    """Return the ids of a table's rows: of the named column or of ``id``, or else their numbers."""
     if column is None and "id" not in table.column_names:
         return tuple(map(str, range(table.num_rows)))
     return tuple(read_ids(table, column or "id", place).tolist())
@@ -429,7 +472,7 @@ def _ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
 
 def _view_order(view: View, ids: Sequence[str], place: str) -> Sequence[int]:
     """Return the order of the table's rows in the view: the order of the table, or sorted as in an audit."""
-    for order in _orders(ids):
+    for order in possible_orders(ids):
         if ids_digest(ids[row] for row in order) == view.header.ids:
             return order
     raise DataError(
@@ -439,7 +482,7 @@ def _view_order(view: View, ids: Sequence[str], place: str) -> Sequence[int]:
     )
 
 
-def _orders(ids: Sequence[str]) -> list[Sequence[int]]:
+def possible_orders(ids: Sequence[str]) -> list[Sequence[int]]:
     """Return possible orders of rows: unchanged, sorted by id, or by number, as for rows without ids."""
     orders: list[Sequence[int]] = [range(len(ids)), sorted(range(len(ids)), key=ids.__getitem__)]
     if all(name.isdecimal() for name in ids):
@@ -454,7 +497,7 @@ def _training_rows(view: View, table: pa.Table, column: str, place: str) -> tupl
         return table, None
     begin, ids = began.message, read_ids(table, column, place).tolist()
     split = DataSplit.of(begin.validation.unpack(table.num_rows), begin.test.unpack(table.num_rows))
-    for order in map(np.array, _orders(ids)):
+    for order in map(np.array, possible_orders(ids)):
         if ids_digest(ids[row] for row in order[split.train]) == view.header.ids:
             return table.take(pa.array(order[split.train])), table.take(pa.array(order[split.test]))
     return table.take(pa.array(np.argsort(ids)[split.train])), None

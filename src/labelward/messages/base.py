@@ -39,11 +39,13 @@ class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
         bulk: fields that hold arrays which grow with rows and epochs; a long run may keep their digests only.
         later: fields that older views do not have; left out of the view content where they have their default, so
             that the content of an old view stays what it was.
+        evidence: whether the message is about the run alone: in no exchange, and in no view content.
     """
 
     volatile: ClassVar[tuple[str, ...]] = ()
     bulk: ClassVar[tuple[str, ...]] = ()
     later: ClassVar[tuple[str, ...]] = ()
+    evidence: ClassVar[bool] = False
 
 
 class Observation(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
+import msgspec
+
 from labelward.he.base import PublicMaterial
 from labelward.messages.base import Message, RowMask, exempt
 
 
-class Hello(Message, frozen=True):
+class Hello(Message, frozen=True, omit_defaults=True):
     """A party introduces itself to a peer.
 
     Attributes:
@@ -17,6 +19,8 @@ class Hello(Message, frozen=True):
         rows: how many rows the party holds, all sides together.
         nonce: the active party's key of this greeting for the digests of the row ids; empty from a passive party.
         checkpoints: from which of its checkpoints the party could go on, ascending.
+        histories: from a passive party: for each of these checkpoints the digest of its exchange with the active party.
+        terms: whatever else must be equal for equal results, such as versions of libraries; compared key by key.
     """
 
     version: str
@@ -24,23 +28,27 @@ class Hello(Message, frozen=True):
     job: Annotated[dict[str, str], exempt("settings that all parties wrote")]
     rows: int
     nonce: Annotated[bytes, exempt("drawn at random")]
-    checkpoints: Annotated[tuple[int, ...], exempt("numbers of rounds that are done")] = ()
-    volatile: ClassVar[tuple[str, ...]] = ("nonce", "checkpoints")
+    checkpoints: Annotated[tuple[int, ...], exempt("numbers of rounds that are done")]
+    histories: Annotated[tuple[bytes, ...], exempt("digests of what the receiver has, too")] = ()
+    terms: Annotated[dict[str, str], exempt("versions of libraries")] = msgspec.field(default_factory=dict)
+    volatile: ClassVar[tuple[str, ...]] = ("nonce", "checkpoints", "histories", "terms")
 
 
-class RowSplit(Message, frozen=True, tag="Begin"):
+class RowSplit(Message, frozen=True, tag="Begin", omit_defaults=True):
     """The active party says which rows are validation and test rows; those of neither are learned from.
 
     Attributes:
         validation: of all rows, in the order of their ids.
         test: of all rows; none of them is a validation row.
         resume: the passive party's checkpoint to go on from; 0: from the start.
+        history: the active party's digest of their exchange up to there; empty: a new training begins.
     """
 
     validation: Annotated[RowMask, exempt("drawn without labels, from the label holder's private seed")]
     test: Annotated[RowMask, exempt("as the validation rows")]
     resume: int
-    volatile: ClassVar[tuple[str, ...]] = ("resume",)
+    history: Annotated[bytes, exempt("a digest of what the receiver has, too")] = b""
+    volatile: ClassVar[tuple[str, ...]] = ("resume", "history")
 
 
 class RowIdDigests(Message, frozen=True, tag="Ready"):
@@ -62,3 +70,10 @@ class KeyOffer(Message, frozen=True):
     key: PublicMaterial
     model: str
     volatile: ClassVar[tuple[str, ...]] = ("key", "model")
+
+
+class ExchangeDigest(Message, frozen=True):
+    """A party's digest of all that it exchanged with the receiver in a training, which ends with this comparison."""
+
+    digest: Annotated[bytes, exempt("a digest of what the receiver has, too")]
+    evidence: ClassVar[bool] = True

@@ -21,9 +21,9 @@ dtype, or as float16 where the parties agreed on that.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from labelward.messages.base import Array, Message, Observation, Released
+from labelward.messages.base import Array, Message, Observation, Released, exempt
 
 
 class NetStart(Message, frozen=True):
@@ -46,7 +46,14 @@ class NetReady(Message, frozen=True):
 
 
 class EpochStart(Message, frozen=True):
-    """An epoch begins: all training rows once more, in batches of the order that both sides draw."""
+    """An epoch begins: all training rows once more, in batches of the order that both sides draw.
+
+    Attributes:
+        order: SHA-256 of the order that the sender drew from the common seed; the receiver compares it with its own.
+    """
+
+    order: Annotated[bytes, exempt("a digest of a draw that all parties make")] = b""
+    volatile: ClassVar[tuple[str, ...]] = ("order",)
 
 
 class BatchEmbeddings(Message, frozen=True):

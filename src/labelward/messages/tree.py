@@ -128,6 +128,8 @@ class LevelHistograms(Message, frozen=True, tag="LevelSums"):
         cells: which cells hold rows, as bits: by column, slot and bin, little-endian within a byte.
         implied: for each column and slot the bin that does not travel since it follows from the node's total, as
             uint16 (little-endian); 65535 for none.
+        starts: where bins were summed together, the lowest bin of each such cell, as bits like ``cells``; empty where
+            each bin is a cell.
     """
 
     tree: int
@@ -140,7 +142,8 @@ class LevelHistograms(Message, frozen=True, tag="LevelSums"):
     kinds: Annotated[bytes, exempt(_OWN_COLUMNS)] = b""
     cells: Annotated[bytes, exempt(_OWN_COLUMNS)] = b""
     implied: Annotated[bytes, exempt(_OWN_COLUMNS)] = b""
-    later: ClassVar[tuple[str, ...]] = ("cells", "implied")
+    starts: Annotated[bytes, exempt(_OWN_COLUMNS)] = b""
+    later: ClassVar[tuple[str, ...]] = ("cells", "implied", "starts")
 
 
 class WinningSplits(Message, frozen=True, tag="ChosenSplits"):

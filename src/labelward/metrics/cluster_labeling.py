@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 _DRAWS = 2000
+_MATCHES = 100
 
 
 def contingency_table(guess: NDArray[np.int64], truth: NDArray[Any]) -> Counts:
@@ -39,6 +40,27 @@ def majority_chance(table: Counts) -> float:
         drawn = rng.multivariate_hypergeometric(totals, rows, size=_DRAWS, method="marginals")
         found += float((drawn / totals).max(axis=1).mean())
     return found / len(table[0])
+
+
+def matched_accuracy(table: Counts) -> float:
+    """Return the balanced accuracy if clusters and classes are matched one to one, as is best."""
+    from scipy.optimize import linear_sum_assignment
+
+    recall = table / table.sum(axis=0)
+    return float(recall[linear_sum_assignment(recall, maximize=True)].sum() / len(table[0]))
+
+
+def matched_chance(table: Counts) -> float:
+    """Return the mean of :func:`matched_accuracy` over permutations of the labels with a fixed seed.
+
+    There are 100 permutations, fewer for more than 200 clusters, whose chance level varies less.
+    """
+    from scipy.stats import random_table
+
+    draws = max(5, min(_MATCHES, 200 * _MATCHES // len(table)))
+    margins = np.sort(table.sum(axis=1)), np.sort(table.sum(axis=0))  # whatever clusters and classes are called
+    drawn = random_table(*margins, seed=0).rvs(size=draws, method="boyett")
+    return float(np.mean([matched_accuracy(each.astype(np.int64)) for each in drawn]))
 
 
 def expected_accuracy(table: Counts, known: int) -> float:

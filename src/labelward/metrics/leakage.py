@@ -14,6 +14,8 @@ from labelward.metrics.cluster_labeling import (
     expected_accuracy,
     majority_accuracy,
     majority_chance,
+    matched_accuracy,
+    matched_chance,
 )
 from labelward.metrics.registry import CHANCE_LEVELS, Metric
 
@@ -38,7 +40,9 @@ def score_clusters(
 
     Returns:
         ``v_measure``: harmonic mean of homogeneity and completeness, 0 to 1 (Rosenberg and Hirschberg 2007);
-        ``ari``: Rand index adjusted for chance, at most 1 (Hubert and Arabie 1985).
+        ``ari``: Rand index adjusted for chance, at most 1 (Hubert and Arabie 1985);
+        ``matched_accuracy``: the mean recall of the classes if each class is matched with one cluster at most, and each
+        cluster with one class, as is best.
         With targets, ``r2``: the share of their variance that the cluster means explain, 0 to 1; constant targets: 0.
         With known rows, ``accuracy``: the mean recall of the classes if each cluster takes the most frequent class of
         its known rows, as the exact mean over the draws of known rows, which are not scored; ``accuracy_majority``: the
@@ -50,12 +54,13 @@ def score_clusters(
     from sklearn.metrics import adjusted_rand_score, v_measure_score
 
     _check(guess, truth)
+    table = contingency_table(guess, truth)
     found = {"v_measure": float(v_measure_score(truth, guess)), "ari": float(adjusted_rand_score(truth, guess))}
+    found["matched_accuracy"] = matched_accuracy(table)
     if targets is not None:
         _check(guess, targets)
         found["r2"] = _explained_variance(guess, targets)
     if known_per_cluster:
-        table = contingency_table(guess, truth)
         found["accuracy"] = expected_accuracy(table, known_per_cluster)
         found["accuracy_majority"] = majority_accuracy(table)
     return found
@@ -71,8 +76,8 @@ def cluster_chance(
     construction. If all permutations give the same partition (a single cluster and a single label, or one row in each
     of both), it and the V-measure are 1. The mean ``r2`` of k clusters of n rows is (k - 1) / (n - 1), as in the
     analysis of variance. The mean ``accuracy`` is 1 / classes, as known labels are independent of the others (exact if
-    every class has more rows than are known in total). ``accuracy_majority`` has no closed form; its mean is estimated
-    over 2,000 permutations with a fixed seed.
+    every class has more rows than are known in total). ``accuracy_majority`` and ``matched_accuracy`` have no closed
+    form; their means are estimated over 2,000 and at most 100 permutations with a fixed seed.
 
     Raises:
         DataError: as :func:`score_clusters`.
@@ -87,12 +92,13 @@ def cluster_chance(
         information = expected_mutual_information(table, len(truth))
         entropies = sum(_entropy(np.asarray(table.sum(axis=axis)).ravel()) for axis in (0, 1))
         found = {"v_measure": float(2 * information / entropies), "ari": CHANCE_LEVELS["ari"]}
+    named = contingency_table(guess, truth)
+    found["matched_accuracy"] = matched_chance(named)
     if targets is not None:
         _check(guess, targets)
         varies = bool(np.ptp(targets))
         found["r2"] = (len(np.unique(guess)) - 1) / (len(guess) - 1) if varies else 0.0
     if known_per_cluster:
-        named = contingency_table(guess, truth)
         found["accuracy"] = 1 / named.shape[1]
         found["accuracy_majority"] = majority_chance(named)
     return found

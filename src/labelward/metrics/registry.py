@@ -44,11 +44,22 @@ class Metric:
         return value if self.higher_is_better else -value
 
 
+RANKING, MATCHED = COMMON = ("v_measure", "matched_accuracy")
+"""What every guess of labels is scored by, whether of groups or of classes: attacks are ranked by the first."""
+
 _LISTED = (
     Metric(name="v_measure", title="V-measure", grouping=True),
     Metric(name="ari", title="adjusted Rand index", article="an", grouping=True, chance=0.0),
+    Metric(
+        name="matched_accuracy",
+        title="balanced accuracy, best matching",
+        note="Best matching: each class is one of the guessed groups, as fits best.",
+    ),
     Metric(name="r2", title="R²", article="an", note="R²: the share of the labels' variance that the groups explain."),
     Metric(name="auc", title="AUC", article="an", chance=0.5),
+    Metric(name="recovered", title="cells recovered", note="Cells recovered: the share of other parties' cells."),
+    Metric(name="wrong", title="wrong cells", higher_is_better=False),
+    Metric(name="correlation", title="correlation", note="Correlation: its absolute mean over the columns guessed."),
     Metric(name="accuracy", title="accuracy", article="an"),
     Metric(name="accuracy_majority", title="accuracy, clusters named by the majority", article="an"),
     Metric(name="top5", title="top-5 accuracy"),

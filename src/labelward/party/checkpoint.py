@@ -2,8 +2,11 @@
 
 A folder (mode 0700, files 0600) holds for each checkpoint ``NUMBER.lwc`` and its blocks ``NAME.lwb``. A checkpoint
 file is ``magic``, the SHA-256 of its body, and the body: a MessagePack map with the format version, the number, the
-identity of the run, the numbers of the peers, the SHA-256 of each block, and the state. Each file is written under
-another name, flushed to disk and renamed, so a kill or a power cut leaves a complete file or none.
+identity of the run, the model, the numbers of the peers, the exchange with each of them, the position of the
+transcript, a keyed digest of the party's inputs, the SHA-256 of each block (drawn noise among them), and the state. So
+the file is bound to one history, and two parties resume only from checkpoints of equal exchanges (:mod:`.exchange`).
+Each file is written under another name, flushed to disk and renamed, so a kill or a power cut leaves a complete file or
+none.
 
 A checkpoint is as sensitive as the view: the active party's holds margins and training labels. It never
 contains a private key; each attempt generates its own.
@@ -13,18 +16,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
 from labelward.errors import FileFormatError, InputError, OutputError
+from labelward.party.exchange import Exchange
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _MAGIC = b"labelward checkpoint\n"
 _HASH = 32
 _STATE, _BLOCK, _PARTIAL = ".lwc", ".lwb", ".partial"
@@ -42,6 +47,10 @@ class _Stored(msgspec.Struct, frozen=True):
     peers: dict[str, int]
     blocks: dict[str, bytes]
     state: msgspec.Raw
+    exchanges: dict[str, Exchange]
+    position: tuple[int, bytes] | None
+    inputs: bytes
+    model: str
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -54,6 +63,14 @@ class _Known:
 
     peers: dict[str, int]
     blocks: dict[str, bytes]
+    exchanges: dict[str, Exchange]
+    position: tuple[int, bytes] | None
+    inputs: bytes
+    model: str
+
+    def digest(self, peer: str) -> bytes:
+        """Return the digest of the exchange with a peer; empty for none."""
+        return self.exchanges[peer].digest if peer in self.exchanges else b""
 
 
 class Checkpoints:
@@ -68,9 +85,10 @@ class Checkpoints:
 
     Attributes:
         damaged: one sentence for each damaged file; these files are ignored.
+        model: identifier of the model that is trained, written to every checkpoint.
 
     Raises:
-        FileFormatError: a checkpoint is of another format version.
+        FileFormatError: a checkpoint is of another format version. Those of 0.1.0 have no history, and are refused.
         InputError: the folder contains a checkpoint of another run; names the keys that differ.
         OutputError: the folder cannot be read.
     """
@@ -80,6 +98,7 @@ class Checkpoints:
             raise ValueError(f"keep must be at least 1 but got {keep}")
         self.folder, self.keep, self._run = folder, keep, dict(run or {})
         self.damaged: tuple[str, ...] = ()
+        self.model, self._inputs = "", b""
         self._known: dict[int, _Known] = {}
         self._blocks: dict[str, bytes] = {}
         if folder is not None:
@@ -103,6 +122,8 @@ class Checkpoints:
         peers: Mapping[str, int] | None = None,
         blocks: Mapping[str, bytes] | None = None,
         keep: int | None = None,
+        exchanges: Mapping[str, Exchange] | None = None,
+        position: tuple[int, bytes] | None = None,
     ) -> None:
         """Write a checkpoint; it is on disk when this returns.
 
@@ -113,6 +134,8 @@ class Checkpoints:
             blocks: immutable data, such as a finished tree. The checkpoint has these and all blocks of the previous
                 checkpoint.
             keep: number of checkpoints to retain this time.
+            exchanges: with each peer, up to this checkpoint.
+            position: of the transcript, flushed to disk.
 
         Raises:
             OutputError: the folder cannot be written, such as on a full disk; earlier checkpoints are intact.
@@ -123,17 +146,22 @@ class Checkpoints:
         for name in added:
             if not _NAME.fullmatch(name):
                 raise ValueError(f"a block is named by lower-case letters, digits and hyphens, not {name!r}")
-        known = _Known(dict(peers or {}), {**self._blocks, **{name: _digest(data) for name, data in added.items()}})
+        known = _Known(
+            peers=dict(peers or {}),
+            blocks={**self._blocks, **{name: _digest(data) for name, data in added.items()}},
+            exchanges=dict(exchanges or {}),
+            position=position,
+            inputs=self._inputs,
+            model=self.model,
+        )
         encoded = msgspec.Raw(msgspec.msgpack.encode(state))
-        body = msgspec.msgpack.encode(_Stored(FORMAT, number, self._run, known.peers, known.blocks, encoded))
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.chmod(0o700)
             for name, data in added.items():
                 _write(folder / f"{name}{_BLOCK}", data)
-            _write(_path(folder, number), _MAGIC, _digest(body), body)
-            _flush(folder)
-            self._known[number], self._blocks = known, known.blocks
+            self._put(number, known, encoded)
+            self._blocks = known.blocks
             newest = sorted(self._known)[-(keep or self.keep) :]
             self._forget([each for each in self._known if each and each not in newest])
         except OSError as error:
@@ -144,6 +172,75 @@ class Checkpoints:
     def numbers(self) -> tuple[int, ...]:
         """Return the numbers of all intact checkpoints, ascending."""
         return tuple(sorted(self._known))
+
+    @property
+    def progress(self) -> int:
+        """The largest number; 0 where nothing is lost by a new start."""
+        return max(self._known, default=0)
+
+    @property
+    def position(self) -> tuple[int, bytes] | None:
+        """The last position of the transcript that a checkpoint names."""
+        return max((known.position for known in self._known.values() if known.position), default=None)
+
+    def digests(self, peer: str) -> tuple[bytes, ...]:
+        """Return the digest of the exchange with a peer, for each of :meth:`numbers`."""
+        return tuple(self._known[number].digest(peer) for number in self.numbers())
+
+    def exchange(self, number: int, peer: str) -> Exchange:
+        """Return the exchange with a peer up to a checkpoint."""
+        return self._known[number].exchanges[peer]
+
+    def bind(self, inputs: bytes) -> None:
+        """Set the digest of the party's own columns and labels, for itself alone: it never leaves the party.
+
+        Args:
+            inputs: keyed with a secret of the party.
+
+        Raises:
+            InputError: a checkpoint was written with other columns or labels.
+        """
+        self._inputs = inputs
+        for number, known in self._known.items():
+            if known.inputs and not hmac.compare_digest(known.inputs, inputs):
+                raise InputError(
+                    "this party's columns or labels changed since the training began; restore the table, or start over "
+                    "with --force",
+                    code="other-run",
+                    field=str(self.folder),
+                    value=number,
+                )
+
+    def name_model(self, model: str, resume: int | None) -> None:
+        """Set the model's identifier; InputError where the checkpoint to resume from is of another model."""
+        self.model = model
+        known = self._known.get(resume or 0)
+        if known and known.model not in ("", model):
+            raise InputError(
+                f"this party's checkpoint {resume} is of model {known.model}, not of {model}",
+                code="other-run",
+                field=str(self.folder),
+                value=known.model,
+            )
+
+    def rebind(self, exchanges: Mapping[str, Exchange]) -> None:
+        """Give checkpoint 0 the exchanges of a new beginning; what was drawn before training stays as it is.
+
+        Raises:
+            FileFormatError: it is damaged.
+            OutputError: the folder cannot be written.
+        """
+        if self.folder is None or 0 not in self._known:
+            return
+        known = replace(self._known[0], exchanges=dict(exchanges))
+        try:
+            self._put(0, known, _read(_path(self.folder, 0)).state)
+        except OSError as error:
+            raise OutputError(
+                f"a checkpoint cannot be written to {self.folder}: {error.strerror}",
+                code="unwritable",
+                value=self.folder,
+            ) from error
 
     def load(self, number: int, kind: type[T]) -> tuple[T, Callable[[str], bytes]]:
         """Return a checkpoint's state and a function that reads its blocks by name.
@@ -174,19 +271,19 @@ class Checkpoints:
 
         return state, block
 
-    def common(self, theirs: Mapping[str, tuple[int, ...]]) -> tuple[int, dict[str, int]] | None:
+    def common(self, theirs: Mapping[str, Mapping[int, bytes]]) -> tuple[int, dict[str, int]] | None:
         """Return the newest checkpoint for which every peer has its counterpart, with the peers' numbers.
 
         Args:
-            theirs: the numbers that each peer has; number 0, "from the start", all of them have.
+            theirs: the numbers that each peer has, with the digests of the exchange.
 
         Returns:
-            None if there is none: all parties start from the beginning.
+            None if there is none.
         """
         for number in reversed(self.numbers()):
-            peers = self._known[number].peers
-            if all(each == 0 or each in theirs.get(peer, ()) for peer, each in peers.items()):
-                return number, dict(peers)
+            known = self._known[number]
+            if all(theirs.get(peer, {}).get(each) == known.digest(peer) for peer, each in known.peers.items()):
+                return number, dict(known.peers)
         return None
 
     def discard(self, after: int | None) -> None:
@@ -214,6 +311,14 @@ class Checkpoints:
                 code="unwritable",
                 value=self.folder,
             ) from error
+
+    def restart(self) -> None:
+        """Remove all checkpoints but number 0, what was drawn before training: the next attempt begins there.
+
+        Raises:
+            OutputError: a file cannot be removed.
+        """
+        self.discard(0 if 0 in self._known else None)
 
     def purge(self) -> None:
         """Remove all checkpoints, damaged ones included, and the folder if it is then empty."""
@@ -253,8 +358,18 @@ class Checkpoints:
                     except FileFormatError as error:
                         broken[named] = str(error)
             if not any(named in broken for named in stored.blocks.items()):
-                self._known[stored.number] = _Known(stored.peers, stored.blocks)
+                self._known[stored.number] = _Known(
+                    **{name: getattr(stored, name) for name in _Known.__dataclass_fields__}
+                )
         self.damaged = (*self.damaged, *broken.values())
+
+    def _put(self, number: int, known: _Known, state: msgspec.Raw) -> None:
+        """Write a checkpoint whose blocks are on disk."""
+        assert self.folder is not None
+        body = msgspec.msgpack.encode(_Stored(format=FORMAT, number=number, run=self._run, state=state, **vars(known)))
+        _write(_path(self.folder, number), _MAGIC, _digest(body), body)
+        _flush(self.folder)
+        self._known[number] = known
 
     def _compare(self, path: Path, stored: _Stored) -> None:
         there, here = stored.run, self._run
@@ -306,7 +421,8 @@ def _read(path: Path) -> _Stored:
         version = msgspec.msgpack.decode(data[start:], type=_Version).format
         if version != FORMAT:
             raise FileFormatError(
-                f"a checkpoint of format {version}; this version reads format {FORMAT}",
+                f"a checkpoint of format {version}; this version reads format {FORMAT}, so the run cannot be resumed: "
+                "start over with --force, or finish it with the version that began it",
                 code="format-version",
                 field=str(path),
                 value=version,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import time
 from collections import defaultdict
@@ -16,6 +17,7 @@ from labelward.errors import CodecError, EncryptionError, HandshakeError, Output
 from labelward.messages.base import Message, Observation, ciphertexts, wire_name
 from labelward.messages.codec import decode, encode, encode_fields, redacted
 from labelward.party.checkpoint import Checkpoints
+from labelward.party.exchange import Exchange
 from labelward.party.roles import Topology
 from labelward.party.transcript import Transcript
 from labelward.policy.chain import PolicyChain
@@ -62,6 +64,9 @@ class Context:
         digests: whether the transcript stores large received arrays, such as the embeddings of each batch of a split
             network, as size and digest only. The transcript stays small and cannot be attacked.
         checkpoints: storage of the party's state; None: not stored.
+
+    Attributes:
+        exchanges: with the coordinator, or as the coordinator with each peer, since the training began (:meth:`link`).
     """
 
     def __init__(
@@ -81,6 +86,8 @@ class Context:
     ) -> None:
         self.party, self.topology = transport.party, topology
         self.peers = topology.peers(self.party)
+        self._sends = {peer: topology.messages(self.party, peer) for peer in self.peers}
+        self._accepts = {peer: topology.messages(peer, self.party) for peer in self.peers}
         self.seed = seed
         self.protection = protection or SecureRandom()
         self.private = private or PrivateSeed.drawn()
@@ -89,6 +96,8 @@ class Context:
         self.meter = Meter()
         self.transcript = transcript
         self.checkpoints = checkpoints or Checkpoints(None)
+        self.exchanges: dict[str, Exchange] = {}
+        self._linked: dict[str, tuple[int, Exchange]] = {}
         self._transport, self._timeout, self._digests = transport, timeout, digests
         self._waiting: dict[tuple[str, str, Step], Message] = {}
         self._left: set[str] = set()
@@ -113,10 +122,13 @@ class Context:
             PeerError: the peer has disconnected; names message and step.
         """
         name = wire_name(type(message))
-        if not self.topology.allows(self.party, peer, name):
+        allowed = self._sends.get(peer)
+        if allowed is not None and name not in allowed:
             raise ProtocolError(f"{name} is no message of {self.party!r} to {peer!r}", code="not-sendable", value=name)
         frame = encode(message, step)
-        self.transcript.append("sent", peer, name, step, len(frame).to_bytes(8, "little"))
+        digest = hashlib.sha256(frame).digest()
+        self.transcript.append("sent", peer, name, step, len(frame).to_bytes(8, "little"), digest)
+        self._extend(peer, message, digest, sent=True)
         self.meter.messages[name] += 1
         self.meter.bytes[name] += len(frame)
         self.meter.ciphertexts[name] += ciphertexts(message)
@@ -165,12 +177,33 @@ class Context:
         blocks: Mapping[str, bytes] | None = None,
         keep: int | None = None,
     ) -> None:
-        """Write a checkpoint (:meth:`Checkpoints.save`) after flushing the transcript to disk."""
+        """Write a checkpoint (:meth:`Checkpoints.save`) after flushing the transcript to disk.
+
+        At the active party it names the exchange with each peer as of that peer's number: a peer without a new
+        checkpoint has not moved, even if it was greeted and given a key again.
+        """
         if not self.checkpoints.kept:
             return
         with self.phase("checkpoint"):
+            for peer, exchange in self.exchanges.items():
+                reached = number if peers is None else peers.get(peer, 0)
+                if reached != self._linked[peer][0]:
+                    self._linked[peer] = (reached, exchange)
             self.transcript.flush()
-            self.checkpoints.save(number, state, peers=peers, blocks=blocks, keep=keep)
+            self.checkpoints.save(
+                number,
+                state,
+                peers=peers,
+                blocks=blocks,
+                keep=keep,
+                exchanges={peer: exchange for peer, (_, exchange) in self._linked.items()},
+                position=self.transcript.position,
+            )
+
+    def link(self, peer: str, exchange: Exchange, number: int) -> None:
+        """Begin or resume the exchange with a peer; ``number``: of the peer's checkpoint at this point."""
+        self.exchanges[peer], self._linked[peer] = exchange, (number, exchange)
+        self.transcript.append("linked", peer, self.active, (number,), msgspec.msgpack.encode(exchange))
 
     @contextlib.contextmanager
     def blaming(self, peer: str, name: str, step: Step) -> Iterator[None]:
@@ -207,6 +240,11 @@ class Context:
         self.transcript.close(complete=not self._failed)
         self._transport.close()
 
+    def _extend(self, peer: str, message: Message, frame: bytes, *, sent: bool) -> None:
+        """Add a frame, given by its SHA-256, to the exchange with a peer."""
+        if peer in self.exchanges and not message.evidence:
+            self.exchanges[peer] = self.exchanges[peer].extended(frame, outward=sent == (self.party == self.active))
+
     def _receive_one(self, peer: str, name: str, step: Step, until: float) -> None:
         if peer in self._left:
             raise PeerError(peer, "ended while a message was awaited", message=name, step=step, code="peer-gone")
@@ -236,14 +274,17 @@ class Context:
                 sender, f"sent no valid message: {error}", message=name, step=step, code="malformed"
             ) from error
         key = (sender, wire_name(type(message)), its_step)
-        if not self.topology.allows(sender, self.party, key[1]):
+        allowed = self._accepts.get(sender)
+        if allowed is not None and key[1] not in allowed:
             raise PeerError(
                 sender, "sent what its role may not send", message=key[1], step=its_step, code="peer-message"
             )
         if key in self._waiting:
             raise PeerError(sender, "sent the same message twice", message=key[1], step=its_step, code="peer-message")
         recorded = redacted(message, bulk=self._digests)
-        self.transcript.append("received", sender, key[1], its_step, encode_fields(recorded))
+        digest = hashlib.sha256(frame).digest()
+        self.transcript.append("received", sender, key[1], its_step, encode_fields(recorded), digest)
+        self._extend(sender, message, digest, sent=False)
         self._waiting[key] = message
 
 

@@ -8,6 +8,11 @@ validation and test rows (``RowSplit``), and the peer proves which rows it has (
 assigns the id to a bucket, and the sorted digests of each bucket are digested once more. There is one bucket for every
 64 rows, at most 256. The active party can therefore report a lower bound on the number of rows that differ.
 
+**Checkpoints** are compared by history, not by number. A passive party says for each of its checkpoints the digest of
+its exchange with the active party (:mod:`.exchange`); the active party resumes from the newest checkpoint whose
+exchange with every peer equals the peer's own. It refuses if there is none although a party has progress: a party was
+started in another folder, or lost its files. Nothing is removed before all have agreed.
+
 Leakage: all parties learn whether the run continues and, if not, between which parties at least how many rows differ; a
 passive party learns nothing else about ids. The active party has the key, so it can *test guesses*: whether the peer's
 ids in one bucket (64 on average, more for over 16,384 rows) are exactly a given set. If a bucket agrees, these are its
@@ -22,10 +27,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from importlib.metadata import version
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +39,7 @@ from labelward.errors import HandshakeError, PeerError
 from labelward.messages.base import RowMask
 from labelward.messages.handshake import Hello, RowIdDigests, RowSplit
 from labelward.party.context import Context
+from labelward.party.exchange import Exchange
 
 _STEP = (0,)
 _ROWS_PER_BUCKET, _MOST_BUCKETS = 64, 256
@@ -50,6 +57,7 @@ class Proposal:
         bits: key size; 0 for an engine without keys.
         precision: fractional bits of encrypted values.
         insecure: whether the job permits an insecure engine or key.
+        terms: whatever else must be equal at all parties, by name, such as versions of libraries.
     """
 
     parties: tuple[str, ...]
@@ -58,6 +66,7 @@ class Proposal:
     bits: int
     precision: int
     insecure: bool
+    terms: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -144,7 +153,8 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
         sides: validation and test rows, in the order of ``offer.ids``.
 
     Raises:
-        HandshakeError: versions, keys of the job, row counts or row ids differ; names the peer and what differs.
+        HandshakeError: versions, terms, keys of the job, row counts, row ids or the histories of checkpoints differ;
+            names the peer and what differs.
         PeerError: a peer failed.
     """
     nonce = ctx.protection.bytes(32)
@@ -156,12 +166,23 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
         _compare(ctx.party, peer, mine, answer)
     resume, parts = _resume_point(ctx, answers)
     validation, test = RowMask.pack(sides.validation), RowMask.pack(sides.test)
-    for peer in ctx.peers:
-        ctx.send(peer, RowSplit(validation, test, parts.get(peer, 0)), _STEP)
     digests = _digests(nonce, offer.ids)
+    exchanges = {}
+    for peer in ctx.peers:
+        if parts is None:
+            exchanges[peer] = Exchange.begin(nonce, peer, _terms(offer, sides, digests))
+        else:
+            assert resume is not None
+            exchanges[peer] = ctx.checkpoints.exchange(resume, peer)
+        history = b"" if parts is None else exchanges[peer].digest
+        ctx.send(peer, RowSplit(validation, test, (parts or {}).get(peer, 0), history), _STEP)
     for peer, ready in {peer: ctx.recv(peer, RowIdDigests, _STEP) for peer in ctx.peers}.items():
         _compare_ids(ctx.party, peer, len(offer.ids), digests, ready)
     ctx.checkpoints.discard(resume)
+    if parts is None:
+        ctx.checkpoints.rebind(exchanges)
+    for peer, exchange in exchanges.items():
+        ctx.link(peer, exchange, (parts or {}).get(peer, 0))
     return Agreement.of(offer, sides, resume=resume)
 
 
@@ -182,22 +203,81 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
             step=_STEP,
             code="peer-message",
         )
-    if begin.resume and begin.resume not in mine.checkpoints:
-        reason = f"requests to resume from checkpoint {begin.resume}, which {ctx.party!r} does not have"
-        raise PeerError(ctx.active, reason, message="Begin", step=_STEP, code="peer-message", value=begin.resume)
-    ctx.send(ctx.active, _digests(theirs.nonce, offer.ids), _STEP)
-    resume = begin.resume or None
-    ctx.checkpoints.discard(resume)
-    return Agreement.of(offer, RowMasks(validation=validation, test=test), resume=resume)
+    sides, digests = RowMasks(validation=validation, test=test), _digests(theirs.nonce, offer.ids)
+    if begin.history or begin.resume:
+        if (begin.resume, begin.history) not in zip(mine.checkpoints, mine.histories, strict=True):
+            reason = f"requests to resume from checkpoint {begin.resume}, which {ctx.party!r} does not have"
+            raise PeerError(ctx.active, reason, message="Begin", step=_STEP, code="peer-message", value=begin.resume)
+        exchange = ctx.checkpoints.exchange(begin.resume, ctx.active)
+        ctx.checkpoints.discard(begin.resume)
+    else:
+        if ctx.checkpoints.progress:
+            raise _history_error({ctx.active: 0, ctx.party: ctx.checkpoints.progress})
+        exchange = Exchange.begin(theirs.nonce, ctx.party, _terms(offer, sides, digests))
+        ctx.checkpoints.discard(None)
+        ctx.checkpoints.save(0, _Start(), exchanges={ctx.active: exchange})
+    ctx.send(ctx.active, digests, _STEP)
+    ctx.link(ctx.active, exchange, begin.resume)
+    return Agreement.of(offer, sides, resume=begin.resume or None)
+
+
+class _Start(msgspec.Struct, frozen=True):
+    """A passive party's checkpoint 0: nothing but the beginning of the exchange."""
 
 
 def _hello(ctx: Context, offer: Proposal, nonce: bytes) -> Hello:
-    return Hello(version("labelward"), ctx.party, offer.job, len(offer.ids), nonce, ctx.checkpoints.numbers())
+    own = ctx.checkpoints
+    histories = () if ctx.party == ctx.active else own.digests(ctx.active)
+    rows = len(offer.ids)
+    return Hello(version("labelward"), ctx.party, offer.job, rows, nonce, own.numbers(), histories, dict(offer.terms))
 
 
-def _resume_point(ctx: Context, answers: Mapping[str, Hello]) -> tuple[int | None, dict[str, int]]:
-    """Return the newest own checkpoint for which every peer has its counterpart, with the peers' numbers."""
-    return ctx.checkpoints.common({peer: answer.checkpoints for peer, answer in answers.items()}) or (None, {})
+def _terms(offer: Proposal, sides: RowMasks, digests: RowIdDigests) -> tuple[bytes, ...]:
+    """Return what an exchange begins with: job, terms, sides of the rows, row ids."""
+    agreed = sorted((offer.job | dict(offer.terms)).items())
+    return msgspec.msgpack.encode(agreed), sides.digest().encode(), digests.ids
+
+
+def _resume_point(ctx: Context, answers: Mapping[str, Hello]) -> tuple[int | None, dict[str, int] | None]:
+    """Return the own checkpoint to resume from and the peers' numbers; None for those: a new training begins.
+
+    Raises:
+        HandshakeError: a party has progress that the others do not share.
+        PeerError: a peer states another number of histories than of checkpoints.
+    """
+    own, theirs = ctx.checkpoints, dict[str, dict[int, bytes]]()
+    for peer, answer in answers.items():
+        if len(answer.checkpoints) != len(answer.histories):
+            reason = f"states {len(answer.histories)} histories of {len(answer.checkpoints)} checkpoints"
+            raise PeerError(peer, reason, message="Hello", step=_STEP, code="peer-message")
+        theirs[peer] = dict(zip(answer.checkpoints, answer.histories, strict=True))
+    found = own.common(theirs)
+    if found is not None and (found[0] or own.progress <= 1 or not ctx.peers):
+        return found
+    progress = {ctx.party: own.progress} | {peer: max(numbers, default=0) for peer, numbers in theirs.items()}
+    if any(progress.values()):
+        strangers = {peer for peer in theirs if own.numbers() and not {*own.digests(peer)} & {*theirs[peer].values()}}
+        raise _history_error(progress, strangers)
+    return (0 if own.numbers() else None), None
+
+
+def _history_error(progress: Mapping[str, int], strangers: Set[str] = frozenset()) -> HandshakeError:
+    """Return the error for checkpoints without a common history.
+
+    Args:
+        progress: the newest number of each party.
+        strangers: the peers whose checkpoints share no history with this party's, not even the beginning.
+    """
+    stated = {party: f"checkpoint {number}" if number else "none" for party, number in progress.items()}
+    for party in strangers & {party for party, number in progress.items() if number}:
+        stated[party] += " of another training"
+    told = ", ".join(f"{party!r} has {words}" for party, words in stated.items())
+    return HandshakeError(
+        f"the parties have no common checkpoint of this training: {told}. A party was started in another folder, or "
+        "lost its files; start it in its folder, or begin anew with --restart at every party that has a checkpoint",
+        code="disagreement",
+        value=dict(progress),
+    )
 
 
 def _digests(nonce: bytes, ids: Sequence[str]) -> RowIdDigests:
@@ -229,9 +309,21 @@ def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
             code="disagreement",
             value={party: mine.version, peer: _sanitize(theirs.version)},
         )
-    differing = sorted(key for key in mine.job.keys() | theirs.job.keys() if mine.job.get(key) != theirs.job.get(key))
+    _compare_values("the job", party, peer, mine.job, theirs.job)
+    _compare_values("the versions of libraries", party, peer, mine.terms, theirs.terms)
+    if mine.rows != theirs.rows:
+        raise HandshakeError(
+            f"{party!r} has {mine.rows} rows and {peer!r} has {theirs.rows}; all need the same rows",
+            code="disagreement",
+            value={party: mine.rows, peer: theirs.rows},
+        )
+
+
+def _compare_values(what: str, party: str, peer: str, mine: Mapping[str, str], theirs: Mapping[str, str]) -> None:
+    """Compare values by key; raise :class:`HandshakeError` with both values of each key that differs."""
+    differing = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
     if differing:
-        sides = sorted([(party, mine.job), (peer, theirs.job)], key=lambda side: side[0])  # the same text at both
+        sides = sorted([(party, mine), (peer, theirs)], key=lambda side: side[0])  # the same text at both
         (one, ones), (other, others) = sides
         values = {
             _sanitize(key): {one: _sanitize(ones.get(key, "absent")), other: _sanitize(others.get(key, "absent"))}
@@ -242,13 +334,7 @@ def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
         )
         if len(differing) > _MOST_LISTED:
             listed += f"; and {len(differing) - _MOST_LISTED} more"
-        raise HandshakeError(f"the parties disagree on the job: {listed}", code="disagreement", value=values)
-    if mine.rows != theirs.rows:
-        raise HandshakeError(
-            f"{party!r} has {mine.rows} rows and {peer!r} has {theirs.rows}; all need the same rows",
-            code="disagreement",
-            value={party: mine.rows, peer: theirs.rows},
-        )
+        raise HandshakeError(f"the parties disagree on {what}: {listed}", code="disagreement", value=values)
 
 
 def _sanitize(text: str) -> str:

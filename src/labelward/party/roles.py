@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from labelward.messages.base import Message, wire_name
-from labelward.messages.handshake import Hello, RowIdDigests, RowSplit
+from labelward.messages.handshake import ExchangeDigest, Hello, RowIdDigests, RowSplit
 
 ACTIVE, PASSIVE = "active", "passive"
 """Roles of the protocols with one label holder."""
 
-_GREETING = frozenset(wire_name(kind) for kind in (Hello, RowSplit, RowIdDigests))
+_GREETING = frozenset(wire_name(kind) for kind in (Hello, RowSplit, RowIdDigests, ExchangeDigest))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +26,11 @@ class Role:
     Attributes:
         points: the policy points that its program visits.
         sends: by role of the receiver, the messages that it may send besides the handshake's.
+        attacks_as: as which parties of the protocols with one label holder it attacks: ``"passive"`` where others hold
+            labels that it lacks, ``"active"`` where it opens sums over the columns of others.
     """
 
+    attacks_as: tuple[str, ...]
     points: frozenset[str] = frozenset()
     sends: Mapping[str, tuple[type[Message], ...]] = field(default_factory=dict)
 
@@ -64,18 +66,10 @@ class Topology:
         """Return the parties of a role, in party order."""
         return tuple(party for party, own in self.assigned.items() if own == role)
 
-    def allows(self, sender: str, receiver: str, message: str) -> bool:
-        """Return whether the sender's role may send the receiver a message of this name."""
+    def messages(self, sender: str, receiver: str) -> frozenset[str] | None:
+        """Return the names of the messages that one party may send another; None: any."""
         if not self.roles:
-            return True
-        if message in _GREETING:
-            return self.coordinator in (sender, receiver)
-        return message in self._sendable.get((self.assigned[sender], self.assigned[receiver]), ())
-
-    @cached_property
-    def _sendable(self) -> dict[tuple[str, str], frozenset[str]]:
-        return {
-            (sender, receiver): frozenset(map(wire_name, kinds))
-            for sender, role in self.roles.items()
-            for receiver, kinds in role.sends.items()
-        }
+            return None
+        greeting = _GREETING if self.coordinator in (sender, receiver) else frozenset()
+        kinds = self.roles[self.assigned[sender]].sends.get(self.assigned[receiver], ())
+        return greeting | frozenset(map(wire_name, kinds))

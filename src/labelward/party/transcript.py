@@ -1,10 +1,12 @@
 """The append-only, hash-chained record of one party's run.
 
 A transcript file is ``magic`` followed by records: a little-endian uint32 length, a MessagePack body ``[kind, peer,
-type, step, payload]``, and the SHA-256 of the previous record's hash and this body. Kinds: ``header``, ``received``
-(the message, ciphertexts as digests), ``sent`` (type and size only), ``observed``, ``applied`` (a policy, with
-parameters and account), ``attempt`` (the run resumes here, in a new attempt), and ``end``; a file without ``end`` was
-cut off.
+type, step, payload, frame]``, and the SHA-256 of the previous record's hash and this body. Kinds: ``header``,
+``received`` (the message, ciphertexts as digests), ``sent`` (type and size only), ``observed``, ``applied`` (a policy,
+with parameters and account), ``linked`` (the exchange with a peer, from which this attempt goes on; the type names the
+party that coordinates), ``attempt`` (the
+run resumes here, in a new attempt), and ``end``; a file without ``end`` was cut off. ``frame`` is the SHA-256 of a
+message as it was sent or received, from which :meth:`labelward.party.view.View.exchanges` recomputes the exchanges.
 
 Folders get mode 0700 and files 0600: a transcript is as sensitive as the data it records.
 """
@@ -28,7 +30,7 @@ _MAGIC = b"labelward transcript\n"
 _LENGTH = 4
 _HASH = 32
 
-Kind = Literal["header", "received", "sent", "observed", "applied", "attempt", "end"]
+Kind = Literal["header", "received", "sent", "observed", "applied", "linked", "attempt", "end"]
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -60,13 +62,14 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class TranscriptEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One record; ``payload`` is the message's own encoding."""
+    """One record; ``payload`` is the message's own encoding, ``frame`` the SHA-256 of the frame that carried it."""
 
     kind: Kind
     peer: str
     type: str
     step: tuple[int, ...]
     payload: bytes
+    frame: bytes = b""
 
 
 _entries = msgspec.msgpack.Decoder(TranscriptEntry)
@@ -83,20 +86,28 @@ class Transcript:
         resume: whether to continue an existing transcript. Its chain is verified, and an incomplete last record is
             removed; a record ``attempt`` marks the beginning of the new attempt.
         finished: with ``resume``, whether to continue even a complete one.
+        expected: with ``resume``, number and hash of the last record that the transcript had, as a checkpoint says
+            (:attr:`position`).
 
     Raises:
-        FileFormatError: with ``resume``, the existing transcript is damaged.
+        FileFormatError: with ``resume``, the existing transcript is damaged, or lacks expected records.
         OutputError: the folder cannot be created or written, or already contains a transcript; with ``resume``, the
             transcript is complete, or belongs to another run (names the fields that differ).
     """
 
     def __init__(
-        self, header: Header | None, folder: Path | None = None, *, resume: bool = False, finished: bool = False
+        self,
+        header: Header | None,
+        folder: Path | None = None,
+        *,
+        resume: bool = False,
+        finished: bool = False,
+        expected: tuple[int, bytes] | None = None,
     ) -> None:
         self.entries: list[TranscriptEntry] = []
         self._header: Header | None = None
         self._folder, self._resume, self._finished = folder, resume, finished
-        self._chain = bytes(_HASH)
+        self._expected, self._records, self._chain = expected, 0, bytes(_HASH)
         self._file: BinaryIO | None = None
         if header is not None:
             self.begin(header)
@@ -118,9 +129,16 @@ class Transcript:
         for entry in early:
             self._write(entry)
 
-    def append(self, kind: Kind, peer: str, name: str, step: tuple[int, ...], payload: bytes) -> None:
+    @property
+    def position(self) -> tuple[int, bytes] | None:
+        """Number of records in the file, and hash of the last one; None for a transcript in memory."""
+        return (self._records, self._chain) if self._folder is not None and self._header is not None else None
+
+    def append(
+        self, kind: Kind, peer: str, name: str, step: tuple[int, ...], payload: bytes, frame: bytes = b""
+    ) -> None:
         """Add one record."""
-        self._write(TranscriptEntry(kind, peer, name, step, payload))
+        self._write(TranscriptEntry(kind, peer, name, step, payload, frame))
 
     def flush(self) -> None:
         """Flush all records to disk."""
@@ -159,7 +177,7 @@ class Transcript:
             self._file.flush()
         except OSError as error:
             raise self._write_error(error) from error
-        self._chain = chain
+        self._records, self._chain = self._records + 1, chain
 
     def _open_existing(self, folder: Path, header: Header) -> bool:
         """Open the file; return whether an existing one is continued, which already has its header."""
@@ -173,6 +191,7 @@ class Transcript:
                     self._write(TranscriptEntry("attempt", "", "Attempt", (attempts + 1,), b""))
                     return True
                 path.unlink()  # cut off in its first record
+            self._require_expected(0)
             self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
             self._file.write(_MAGIC)
         except FileExistsError as error:
@@ -186,11 +205,14 @@ class Transcript:
     def _resume_file(self, path: Path, header: Header) -> int:
         """Verify a transcript, open it after its last complete record, and return its attempts (0: empty)."""
         data, attempts, last, end = path.read_bytes(), 0, None, 0
+        self._records = 0
         if _MAGIC.startswith(data):
             return 0
         try:
             for last, position, chain in _records(path, data):
-                end, self._chain = position, chain
+                end, self._records, self._chain = position, self._records + 1, chain
+                if self._expected is not None and self._records == self._expected[0] and chain != self._expected[1]:
+                    self._require_expected(0)
                 if not attempts:
                     _require_same(path, header, decode_header(last))
                     attempts = 1
@@ -200,9 +222,21 @@ class Transcript:
                 return 0
         if last is not None and (last.kind, last.type) == ("end", "complete") and not self._finished:
             raise OutputError(f"{path} is the transcript of a completed run", code="exists", value=path)
+        self._require_expected(self._records)
         os.truncate(path, end)
         self._file = path.open("ab")
         return attempts
+
+    def _require_expected(self, records: int) -> None:
+        """Refuse a transcript with fewer records of the run than its checkpoints say."""
+        if self._expected is not None and records < self._expected[0]:
+            raise FileFormatError(
+                f"the view lacks records: its checkpoints were written after record {self._expected[0]}, which is "
+                "missing or another one; restore the view, or start over with --force",
+                code="incomplete",
+                field=str(self._folder),
+                value=self._expected[0],
+            )
 
 
 class _CutOffError(FileFormatError):
@@ -234,6 +268,14 @@ def read_entries(path: Path) -> Iterator[TranscriptEntry]:
         raise FileFormatError(reason, code="unreadable", value=path) from error
     for entry, _, _ in _records(path, data):
         yield entry
+
+
+def has_position(path: Path, position: tuple[int, bytes]) -> bool:
+    """Return whether a transcript has a record of this number and hash; arguments and errors as for its parts above."""
+    for number, (_, _, chain) in enumerate(_records(path, path.read_bytes()), 1):
+        if number == position[0]:
+            return chain == position[1]
+    return False
 
 
 def _records(path: Path, data: bytes) -> Iterator[tuple[TranscriptEntry, int, bytes]]:

@@ -21,6 +21,9 @@ import msgspec
 from labelward.errors import CodecError, FileFormatError
 from labelward.messages.base import CipherDigest, Message, Observation, Released, wire_name
 from labelward.messages.codec import decode_fields
+from labelward.messages.handshake import ExchangeDigest
+from labelward.party.evidence import Evidence, job_digest
+from labelward.party.exchange import Exchange
 from labelward.party.purge_record import PURGED_FILE, purge_date
 from labelward.party.transcript import FILE_NAME, Header, TranscriptEntry, decode_header, read_entries
 
@@ -70,6 +73,10 @@ class View:
     def without_records(self) -> View:
         """Return the empty view of the same party: its knowledge before any message arrived."""
         return View(self._header)
+
+    def first(self, records: int) -> View:
+        """Return the view as it was after so many records, its header included."""
+        return View(self._header, self._entries[: max(records - 1, 0)])
 
     @property
     def header(self) -> Header:
@@ -131,7 +138,7 @@ class View:
         number: Counter[tuple[str, str]] = Counter()
         size: Counter[tuple[str, str]] = Counter()
         for entry in self._entries:
-            if entry.kind in ("header", "attempt", "end"):
+            if entry.kind in ("header", "linked", "attempt", "end"):
                 continue
             number[entry.kind, entry.type] += 1
             if entry.kind == "sent":
@@ -149,7 +156,67 @@ class View:
     def content(self) -> Iterator[list[Any]]:
         """Yield the view content: readable fields and observations, without keys, nonces and ciphertext digests."""
         for kind, peer, step, record in self.records():
+            if isinstance(record, Message) and record.evidence:
+                continue
             yield [kind, peer, wire_name(type(record)), list(step), _readable(record)]
+
+    def exchanges(self) -> dict[str, tuple[Exchange, bool]]:
+        """Recompute the exchange with each peer from the records; empty for views of 0.1.0, which lack them.
+
+        Returns:
+            By peer the exchange of the last attempt, and whether the peer stated the same digest at the end.
+
+        Raises:
+            FileFormatError: an attempt goes on from an exchange that the records before it do not give, or a peer
+                stated another digest: records are missing, or were changed.
+        """
+        found: dict[str, tuple[Exchange, bool]] = {}
+        awaited = {_exchange(entry).digest for entry in self._entries if entry.kind == "linked"}
+        reached, coordinator = set[bytes](), ""
+        statement = wire_name(ExchangeDigest)
+        for entry in self._entries:
+            if entry.kind == "attempt":
+                found = {}
+            elif entry.kind == "linked":
+                exchange = _exchange(entry)
+                if any(exchange.frames) and exchange.digest not in reached:
+                    raise _missing(entry.peer)
+                reached.add(exchange.digest)
+                coordinator = entry.type
+                found[entry.peer] = exchange, False
+            elif entry.kind in ("sent", "received") and entry.peer in found:
+                exchange, _ = found[entry.peer]
+                if entry.type != statement:
+                    outward = (entry.kind == "sent") == (coordinator == self.party)
+                    exchange = exchange.extended(entry.frame, outward=outward)
+                    found[entry.peer] = exchange, False
+                    reached |= awaited & {exchange.digest}
+                elif entry.kind == "received":
+                    if _decode(entry).digest != exchange.digest:
+                        raise _missing(entry.peer)
+                    found[entry.peer] = exchange, True
+        return found
+
+    def require(self, evidence: Evidence, party: str) -> None:
+        """Compare the exchanges with what a share says of the training.
+
+        Args:
+            evidence: of this party's share, or of a peer's, which the owner of the view cannot change.
+            party: owner of the share.
+
+        Raises:
+            FileFormatError: the share is of another job, or messages are missing or were changed.
+        """
+        if evidence.job != job_digest(self._header.job):
+            raise FileFormatError("the share is of another job than the view", code="other-run", value=party)
+        found = self.exchanges()
+        for peer, digest in evidence.exchanges.items():
+            other = party if peer == self.party else peer
+            if party != self.party and peer != self.party:
+                continue
+            exchange, stated = found.get(other, (None, False))
+            if exchange is None or exchange.digest != digest or stated < (peer in evidence.confirmed):
+                raise _missing(other)
 
     def digest(self) -> str:
         """Return a SHA-256 of the view content in canonical order: equal for equal runs, on any machine."""
@@ -163,6 +230,19 @@ class View:
     def _distinct_entries(self) -> tuple[TranscriptEntry, ...]:
         """All records except those that repeat one of an earlier attempt."""
         return self._entries if self.attempts == 1 else tuple(_deduplicate(self._entries))
+
+
+def _exchange(entry: TranscriptEntry) -> Exchange:
+    try:
+        return msgspec.msgpack.decode(entry.payload, type=Exchange)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"a damaged record: {error}", code="damaged", value=entry.type) from error
+
+
+def _missing(peer: str) -> FileFormatError:
+    return FileFormatError(
+        f"messages exchanged with {peer!r} are missing or were changed", code="incomplete", value=peer
+    )
 
 
 def _deduplicate(entries: Iterable[TranscriptEntry]) -> Iterator[TranscriptEntry]:

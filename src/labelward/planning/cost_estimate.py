@@ -6,8 +6,6 @@
     print(found.estimate.seconds, found.estimate.between.seconds)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from labelward.errors import JobError
@@ -25,31 +23,18 @@ from labelward.runs.short_names import variant_without_defaults
 
 @dataclass(frozen=True, kw_only=True)
 class CostEstimate:
-    """The costs of one training.
+    """The costs of one training."""
 
-    Attributes:
-        dataset: name of the data; empty if all tables are remote.
-        parties: the active one first.
-        variant: slug of the run's defenses.
-        defended: whether there are any, which acted in the dry run.
-        budgeted: whether a leakage budget may end trees earlier, which is not estimated.
-        rows: training rows.
-        sample: rows and trees of the dry run.
-        generated: parties with synthetic columns.
-        costs: of single operations.
-        estimate: of the run.
-    """
-
-    dataset: str
-    parties: tuple[str, ...]
-    variant: str
-    defended: bool
-    budgeted: bool
+    dataset: str  # name of the data; empty if all tables are remote
+    parties: tuple[str, ...]  # the active one first
+    variant: str  # slug of the run's defenses
+    defended: bool  # whether there are any, which acted in the dry run
+    budgeted: bool  # whether a leakage budget may end trees earlier, which is not estimated
     rows: int
-    sample: tuple[int, int]
-    generated: tuple[str, ...]
-    costs: UnitCosts
-    estimate: Estimate
+    sample: tuple[int, int]  # rows and trees of the dry run
+    generated: tuple[str, ...]  # parties with synthetic columns
+    costs: UnitCosts  # of single operations
+    estimate: Estimate  # of the run
 
 
 def estimate_cost(
@@ -81,13 +66,11 @@ def estimate_cost(
     check_job(job)
     params = model_family(job.model).params
     if not isinstance(params, TreeModel):
-        raise JobError(
+        reason = (
             f"{job.model.kind!r} encrypts nothing and its time is that of the networks themselves, so "
-            "that there is nothing to plan; plans are of 'secureboost' and 'forest'",
-            code="unsupported",
-            field="[model] kind",
-            value=job.model.kind,
+            "that there is nothing to plan; plans are of 'secureboost' and 'forest'"
         )
+        raise JobError(reason, code="unsupported", field="[model] kind", value=job.model.kind)
     workload = load_workload(job, seed, remote or RemoteShape(), make_policies(defended))
     engine = make_engine(job.encryption)
     try:

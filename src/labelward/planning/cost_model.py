@@ -1,7 +1,5 @@
 """Cost model of a job's runs on one seed's data."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -41,15 +39,7 @@ def training_data(data: VerticalDataset) -> TrainingData:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CostModel:
-    """A tree model on one seed's data. Runs with the same defenses share a dry run.
-
-    Attributes:
-        job: completed.
-        params: of its model.
-        data: the training rows.
-        engine: of the runs.
-        seed: of the runs.
-    """
+    """A tree model on one seed's data. Runs with the same defenses share a dry run."""
 
     job: Job
     params: TreeModel
@@ -64,7 +54,6 @@ class CostModel:
 
         Args:
             policies: of the active party; they must be new, since they act in the dry run.
-            link: between the parties, were they companies.
         """
         dry, shape = self.dry(policies), self.shape(policies)
         works = count_operations(dry, shape)

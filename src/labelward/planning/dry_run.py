@@ -169,9 +169,7 @@ class PartyTrace:
     """What one party did in a dry run.
 
     Attributes:
-        engine: its additions.
         seconds: exclusive time by phase; ``"other"`` is in no phase, ``"wait"`` is not its own.
-        sent: its messages.
         turns: the answers that its peers wait for, those that travel together once: whether there is one in a run, the
             type, the number of the trees that grow side by side, and the depth.
         layout: of the blocks that it sent, for all rows of the job; None if there were none.
@@ -191,23 +189,16 @@ class DryRun:
     """A dry run.
 
     Attributes:
-        sample: the rows.
-        scale: training rows of the job per row of the sample.
-        trees: that were trained.
-        encrypted: rows that were encrypted; each as often as it was.
-        schedule: who takes part in each round that was run.
-        whole: who takes part in each round of the job.
-        parties: what each did, the active one first.
         leaves: by passive party int32 [trees, rows], the finest node that it knows of each row; empty without a meter.
     """
 
     sample: TrainingData
-    scale: float
+    scale: float  # training rows of the job per row of the sample
     trees: int
-    encrypted: int
-    schedule: tuple[frozenset[str], ...]
-    whole: tuple[frozenset[str], ...]
-    parties: Mapping[str, PartyTrace]
+    encrypted: int  # rows that were encrypted; each as often as it was
+    schedule: tuple[frozenset[str], ...]  # who takes part in each round that was run
+    whole: tuple[frozenset[str], ...]  # who takes part in each round of the job
+    parties: Mapping[str, PartyTrace]  # what each did, the active one first
     leaves: Mapping[str, NDArray[np.int32]]
 
 
@@ -217,12 +208,7 @@ def dry_run(
     """Run the first rounds of a job.
 
     Args:
-        job: completed.
-        params: of its model.
-        data: all parties' rows.
-        engine: of the job.
         policies: of the active party; they must be new.
-        seed: of the job's run.
 
     Raises:
         LabelwardError: as training would: the labels do not fit the objective, a policy cannot act, or the data cannot
@@ -243,12 +229,7 @@ def dry_run(
 
 
 def _run(
-    job: Job,
-    params: TreeModel,
-    rows: tuple[TrainingData, TrainingData],
-    engine: Engine,
-    chain: _FirstRounds,
-    seed: int,
+    job: Job, params: TreeModel, rows: tuple[TrainingData, TrainingData], engine: Engine, chain: _FirstRounds, seed: int
 ) -> DryRun:
     """Run the programs of all parties; ``rows`` are those of the job, and the sample."""
     data, sample = rows
@@ -294,7 +275,6 @@ class _Price:
     """The job's engine, by the names and sizes of what it sends.
 
     Args:
-        engine: of the job.
         bits: of its keys; 0 if it has none.
         scale: training rows of the job per row of the sample, by which the slots of sums are wider.
     """
@@ -322,7 +302,9 @@ class _Price:
 class _Unrecorded(Transcript):
     """A transcript that keeps nothing."""
 
-    def append(self, kind: Any, peer: str, name: str, step: tuple[int, ...], payload: bytes) -> None:
+    def append(
+        self, kind: Any, peer: str, name: str, step: tuple[int, ...], payload: bytes, frame: bytes = b""
+    ) -> None:
         """Forget the record."""
 
 

@@ -5,8 +5,6 @@ has the machine to itself. In a simulation the parties share it, and phases add 
 Between companies each party has a machine like this one and works while the others do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,26 +27,18 @@ _GROUPED = 16_777_216
 class NetworkLink:
     """The network between two companies.
 
-    Attributes:
-        bandwidth: million bits per second, each way, at least 0.001.
-        latency: round-trip time in milliseconds.
-
     Raises:
         JobError: a value out of range.
     """
 
-    bandwidth: float
-    latency: float
+    bandwidth: float  # million bits per second, each way, at least 0.001
+    latency: float  # round-trip time in milliseconds
 
     def __post_init__(self) -> None:
         for name, value, least in (("bandwidth", self.bandwidth, 0.001), ("latency", self.latency, 0.0)):
             if not least <= value <= _MAX_LINK:
-                raise JobError(
-                    f"must be between {least:g} and {_MAX_LINK:g} but got {value!r}",
-                    code="range",
-                    field=f"--{name}",
-                    value=value,
-                )
+                reason = f"must be between {least:g} and {_MAX_LINK:g} but got {value!r}"
+                raise JobError(reason, code="range", field=f"--{name}", value=value)
 
 
 def estimate(
@@ -63,11 +53,7 @@ def estimate(
     """Return the costs of a training.
 
     Args:
-        works: operations of each party.
-        shape: of the run.
         dry: its dry run, for the time of what is not encrypted.
-        costs: seconds of single operations.
-        monitor: seconds of the leakage meter.
         limit: bytes of prepared rows that are held in memory; None for no limit.
     """
     phases = {name: _phases(name, works, shape, dry, costs) for name in works}

@@ -5,8 +5,6 @@ starts of Louvain's method; both times the trees. Groups are counted in the tree
 that are not yet alone dwindle by the same factor with each tree.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 

@@ -4,8 +4,6 @@ For the trees of the dry run itself, where it had all rows, they are exact. Furt
 and further rows like the sample's.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,33 +19,19 @@ ROW_MESSAGES = ("TreeRows", "ForestRows")
 
 @dataclass(frozen=True, kw_only=True)
 class RunShape:
-    """A run, by what its costs depend on besides the operations.
-
-    Attributes:
-        params: of the model.
-        data: its rows.
-        layout: of the encrypted numbers of a row.
-        format: of their ciphertexts.
-        row_bytes: of a row that is prepared for sums, in memory.
-        table_bytes: of the tables of one base.
-        rounds: of the run, per round of the dry run.
-        federated: rounds in which any passive party takes part, per such round of the dry run.
-        takes_part: by passive party, likewise.
-        waves: by passive party, groups of trees that grow side by side, likewise.
-        trees: by passive party, the trees in which it takes part.
-    """
+    """A run, by what its costs depend on besides the operations."""
 
     params: TreeModel
     data: TrainingData
-    layout: Layout
-    format: CiphertextFormat
-    row_bytes: int
-    table_bytes: int
-    rounds: float
-    federated: float
-    takes_part: Mapping[str, float]
-    waves: Mapping[str, float]
-    trees: Mapping[str, int]
+    layout: Layout  # of the encrypted numbers of a row
+    format: CiphertextFormat  # of their ciphertexts
+    row_bytes: int  # of a row that is prepared for sums, in memory
+    table_bytes: int  # of the tables of one base
+    rounds: float  # of the run, per round of the dry run
+    federated: float  # rounds in which any passive party takes part, per such round of the dry run
+    takes_part: Mapping[str, float]  # by passive party, likewise
+    waves: Mapping[str, float]  # by passive party, groups of trees that grow side by side, likewise
+    trees: Mapping[str, int]  # by passive party, the trees in which it takes part
 
     @property
     def active(self) -> str:
@@ -73,24 +57,19 @@ class OperationCounts:
     """Operations of one party in a run; ciphertexts in all cases.
 
     Attributes:
-        encryptions: made from numbers.
-        prepared: received rows that were made ready for sums.
-        additions: as the engine counts them; ``effort``: in sums of a row and a cell.
-        seals: messages of sums; ``sums`` sums and ``sealed`` ciphertexts in all of them.
-        opened: ciphertexts decrypted, in ``openings`` messages.
         turns: of a passive party: how often the active party waits for it; at trees that grow side by side once for all
             of them.
         flows: what it sends, by receiver and type.
     """
 
-    encryptions: float = 0.0
-    prepared: float = 0.0
-    additions: float = 0.0
+    encryptions: float = 0.0  # made from numbers
+    prepared: float = 0.0  # received rows that were made ready for sums
+    additions: float = 0.0  # as the engine counts them; ``effort``: in sums of a row and a cell
     effort: float = 0.0
-    seals: float = 0.0
+    seals: float = 0.0  # messages of sums; ``sums`` sums and ``sealed`` ciphertexts in all of them
     sums: float = 0.0
     sealed: float = 0.0
-    opened: float = 0.0
+    opened: float = 0.0  # ciphertexts decrypted, in ``openings`` messages
     openings: float = 0.0
     turns: float = 0.0
     flows: dict[tuple[str, str], MessageFlow] = field(default_factory=lambda: defaultdict(MessageFlow))

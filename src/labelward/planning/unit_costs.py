@@ -1,7 +1,5 @@
 """Unit costs: seconds of an engine's operations on this machine, and what they add up to."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable
@@ -66,19 +64,12 @@ class UnitCosts:
 
 @dataclass(frozen=True, kw_only=True)
 class OperationShape:
-    """Numbers and shapes of the job, for the measurement.
+    """Numbers and shapes of the job, for the measurement."""
 
-    Attributes:
-        layout: of a row's numbers.
-        rows: of a tree; no more are encrypted.
-        columns: of the largest message of sums at a root.
-        bins: of each of these columns.
-    """
-
-    layout: Layout
-    rows: int
-    columns: int
-    bins: int
+    layout: Layout  # of a row's numbers
+    rows: int  # of a tree; no more are encrypted
+    columns: int  # of the largest message of sums at a root
+    bins: int  # of each of these columns
 
 
 def training_cost(counts: Counts, costs: UnitCosts) -> float:
@@ -98,12 +89,6 @@ _kept: dict[tuple[Any, ...], UnitCosts] = {}
 
 def measure_units(engine: Engine, sample: OperationShape, *, bits: int, insecure: bool) -> UnitCosts:
     """Measure each operation with a new key; a second or two at 2048 bits, once per process.
-
-    Args:
-        engine: whose operations.
-        sample: numbers and shapes.
-        bits: of the key.
-        insecure: whether the job allows an insecure engine or key.
 
     Raises:
         EncryptionError: the engine does not offer the key's size.

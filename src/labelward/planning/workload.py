@@ -1,7 +1,5 @@
 """Planner input: local tables as they are, synthetic columns of the same shape for remote parties."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,15 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import (
-    DataSplit,
-    PartyTable,
-    encode_party,
-    load_active,
-    load_dataset,
-    load_party_table,
-    load_tables,
-)
+from labelward.data import DataSplit, PartyTable, encode_party, load_active, load_dataset, load_party_table, load_tables
 from labelward.errors import JobError, unknown_name
 from labelward.federation.components import model_family
 from labelward.federation.leakage_monitor import with_monitor
@@ -63,39 +53,22 @@ class RemoteShape:
                     f"must be at least 0 but got {count} for {name!r}", code="range", field="--columns", value=count
                 )
         if self.classes is not None and (self.classes < 0 or self.classes == 1):
-            raise JobError(
-                f"must be 0 for a regression target, or at least 2, but got {self.classes}",
-                code="range",
-                field="--classes",
-                value=self.classes,
-            )
+            reason = f"must be 0 for a regression target, or at least 2, but got {self.classes}"
+            raise JobError(reason, code="range", field="--classes", value=self.classes)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Workload:
-    """The data of a run.
+    """The data of a run."""
 
-    Attributes:
-        dataset: name of the data; empty if all tables are remote.
-        data: of all parties.
-        generated: parties with synthetic columns.
-        policies: the defenses of the run, with the leakage meter if the labels are here.
-    """
-
-    dataset: str
+    dataset: str  # name of the data; empty if all tables are remote
     data: TrainingData
-    generated: tuple[str, ...]
-    policies: tuple[Policy, ...]
+    generated: tuple[str, ...]  # parties with synthetic columns
+    policies: tuple[Policy, ...]  # the defenses of the run, with the leakage meter if the labels are here
 
 
 def load_workload(job: Job, seed: int, remote: RemoteShape, policies: tuple[Policy, ...]) -> Workload:
     """Read the local tables of a completed job, and generate the rest.
-
-    Args:
-        job: completed.
-        seed: of the run.
-        remote: the shape of remote tables.
-        policies: of the variant.
 
     Raises:
         InputError: the data cannot be used, or the shape of a remote table is not given.
@@ -156,12 +129,11 @@ def _check_shape(job: Job, remote: RemoteShape, local: Mapping[str, PartyTable],
     """Refuse a shape that leaves out the columns of a remote party, or speaks of labels that are here."""
     for name in away:
         if remote.columns.get(name, 0) < (name != job.active.name):
-            raise JobError(
+            reason = (
                 f"the data of {name!r} are remote; give the number of its columns with "
-                f"--columns {name}=COUNT, at least 1",
-                code="missing",
-                field=f"[parties.{name}] table",
+                f"--columns {name}=COUNT, at least 1"
             )
+            raise JobError(reason, code="missing", field=f"[parties.{name}] table")
     if job.active.name in local and remote.classes is not None:
         raise JobError(
             f"got {remote.classes} but the labels are here", code="conflict", field="--classes", value=remote.classes
@@ -179,12 +151,8 @@ def _synthetic_split(job: Job, local: Mapping[str, PartyTable], remote: RemoteSh
         )
     width = sum(remote.columns.values())
     if total * width > _MAX_SYNTHETIC:
-        raise JobError(
-            f"{width:,} columns of {total:,} rows are more than a plan makes up ({_MAX_SYNTHETIC:,} values)",
-            code="range",
-            field="--columns",
-            value=total * width,
-        )
+        reason = f"{width:,} columns of {total:,} rows are more than a plan makes up ({_MAX_SYNTHETIC:,} values)"
+        raise JobError(reason, code="range", field="--columns", value=total * width)
     test = math.ceil(total * job.data.test_size)  # rounded up, as in the split of a run
     validation = math.ceil((total - test) * job.data.validation_size)
     if test + validation >= total:

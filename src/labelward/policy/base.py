@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.parameters import Parameters
+from labelward.policy.holder_points import HolderSums, LeafRelease
 from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient, Values
 from labelward.rng import SecureRandom
 
@@ -32,8 +33,10 @@ TREE_POINTS = (
     "after_tree",
     "after_rows",
 )
+PASSIVE_TREE_POINTS = ("before_histograms",)
 NET_POINTS = ("before_embedding", "on_returned_gradient")
-POINTS = TREE_POINTS + NET_POINTS
+HOLDER_POINTS = ("on_own_sums", "on_leaf_release")
+POINTS = TREE_POINTS + PASSIVE_TREE_POINTS + NET_POINTS + HOLDER_POINTS
 READS_CLASSES = frozenset({"split_candidates", "before_instance_space", "before_rows", "before_leaf_weights"})
 """The points at which a policy reads true classes and changes what others see, or what later trees are fitted to."""
 
@@ -55,6 +58,10 @@ class PolicyContext:
         batches: of an epoch: how many gradients it returns to each passive party.
         separate: whether a row's gradient follows from no label but its own, given all that was returned before: so it
             is without a top model, a bottom model of the active party, class weights and quantities.
+        columns: all parties' columns that may split, where labels lie on several parties.
+        depth: of a tree.
+        holders: parties that hold labels; 0 where one does.
+        candidates: how a tree's split candidates are chosen: ``"global"``, ``"node"`` or ``"all"``.
         chain: all policies of the run, in order.
     """
 
@@ -71,6 +78,10 @@ class PolicyContext:
     epochs: int = 0
     batches: int = 0
     separate: bool = False
+    columns: int = 0
+    depth: int = 0
+    holders: int = 0
+    candidates: str = ""
     chain: tuple[Policy, ...] = ()
 
 
@@ -204,6 +215,24 @@ class SplitReveal:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BinCounts:
+    """The rows of a passive party's bins in the nodes of a level that it is about to sum.
+
+    All arrays end in an entry for rows without a value. Bins of narrower columns do not exist, and have no rows.
+
+    Attributes:
+        rows: int64 [nodes, columns, bins + 1].
+        sibling: the same of each node's sibling, whose sums the active party derives; of the root, ``rows``.
+        cells: int32 [nodes, columns, bins + 1]: the bins that were summed together in the node's parent, each named by
+            the lowest of them; ``bins`` for rows without a value that are a cell of their own.
+    """
+
+    rows: Counts
+    sibling: Counts
+    cells: NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
 class LeafWeights:
     """Leaf weights of a finished tree, with the class counts of each leaf.
 
@@ -278,7 +307,7 @@ class Policy(Parameters):
         """Raise :class:`PolicyError` where the policy makes no sense in this set-up."""
 
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
-        """Hear that a run of a split network begins: before anything leaves, and before the first checkpoint.
+        """Hear that a run of a split network, or of several label holders, begins, before anything leaves.
 
         What a policy draws here and tells in :meth:`state` is the same in every attempt of the run.
         """
@@ -320,6 +349,13 @@ class Policy(Parameters):
         Where a run goes on from a checkpoint, what it was told last is told again.
         """
 
+    def before_histograms(self, counts: BinCounts) -> NDArray[np.int32]:
+        """Return which bins are summed together, as ``counts.cells``: unions of these, of adjacent bins.
+
+        Asked at a passive party, but for columns by whose own split a node came to be: these keep the parent's cells.
+        """
+        return counts.cells
+
     def before_embedding(self, outgoing: OutgoingEmbedding) -> Values:
         """Return what leaves in place of ``values``: the same shape and dtype."""
         return outgoing.values
@@ -330,6 +366,14 @@ class Policy(Parameters):
         Where a run goes on from a checkpoint, gradients may be asked for again; the answer must then be the same.
         """
         return returned.values
+
+    def on_own_sums(self, sums: HolderSums) -> NDArray[np.int64]:
+        """Return what a label holder adds to the sums of the others in place of ``values``."""
+        return sums.values
+
+    def on_leaf_release(self, release: LeafRelease) -> Floats:
+        """Return the leaf weights that a party is told in place of ``weights``."""
+        return release.weights
 
     def account(self) -> dict[str, Any]:
         """Return what else the policy wants to stand in its account."""

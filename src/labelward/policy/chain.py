@@ -14,7 +14,9 @@ from labelward.errors import PolicyError
 from labelward.messages.base import Released, Releaser, RowMask
 from labelward.messages.tree import NodeSplit, WinningSplit
 from labelward.policy.base import (
+    HOLDER_POINTS,
     NET_POINTS,
+    BinCounts,
     CandidateSplits,
     FinishedTree,
     KnownInstanceSpaces,
@@ -26,6 +28,7 @@ from labelward.policy.base import (
     TrainingTargets,
     TreeRepair,
 )
+from labelward.policy.holder_points import HolderSums, LeafRelease
 from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient, Values
 from labelward.rng import SecureRandom
 
@@ -272,6 +275,12 @@ class PolicyChain(Releaser):
             value=peer,
         )
 
+    def before_histograms(self, counts: BinCounts) -> NDArray[np.int32]:
+        """See :meth:`Policy.before_histograms`; each policy is asked about what the one before it answered."""
+        for position in self._acting("before_histograms"):
+            counts = replace(counts, cells=self.policies[position].before_histograms(counts))
+        return counts.cells
+
     def before_embedding(self, outgoing: OutgoingEmbedding) -> Released[Values]:
         """See :meth:`Policy.before_embedding`; each policy is asked about what the one before it answered."""
         for position in self._acting("before_embedding"):
@@ -287,6 +296,29 @@ class PolicyChain(Releaser):
             answer = self.policies[position].on_returned_gradient(returned)
             returned = replace(returned, values=self._counted(position, answer, returned.values))
         return self._released(returned.values)
+
+    def on_own_sums(self, sums: HolderSums) -> NDArray[np.int64]:
+        """See :meth:`Policy.on_own_sums`; each policy is asked about what the one before it answered."""
+        for position in self._acting("on_own_sums"):
+            sums = replace(sums, values=_read_only(sums.values))
+            answer = self.policies[position].on_own_sums(sums)
+            sums = replace(sums, values=self._counted(position, answer, sums.values))
+        return sums.values
+
+    def on_leaf_release(self, release: LeafRelease) -> Released[Values]:
+        """See :meth:`Policy.on_leaf_release`; each policy is asked about what the one before it answered."""
+        for position in self._acting("on_leaf_release"):
+            release = replace(release, weights=_read_only(release.weights))
+            answer = self.policies[position].on_leaf_release(release)
+            release = replace(release, weights=self._counted(position, answer, release.weights))
+        return self._released(release.weights)
+
+    def release_opened(self, value: T) -> Released[T]:
+        """Release what follows from sums that every holder's policies saw before they were added up and opened."""
+        for policy in self.policies:
+            if not policy.points <= {*HOLDER_POINTS}:
+                self._refuse_release("all parties", 0, 0)
+        return self._released(value)
 
     def _acting(self, point: str) -> list[int]:
         """Return the positions of the policies that act at a point."""
@@ -348,7 +380,8 @@ def check_hooks(
                 value=tuple(sorted(missing)),
             )
         if missing:
-            family = "split networks" if missing <= {*NET_POINTS} else "tree models"
+            families = {"split networks": NET_POINTS, "labels on several parties": HOLDER_POINTS}
+            family = next((name for name, points in families.items() if missing <= {*points}), "tree models")
             raise PolicyError(
                 f"defense {policy.kind!r} acts at {', '.join(sorted(missing))}, which {setup.model} never reaches "
                 f"(it is for {family})",

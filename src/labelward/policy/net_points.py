@@ -25,7 +25,7 @@ class OutgoingEmbedding:
         epoch: counted from 0; 0 in prediction.
         piece: number of the batch, or of the piece of validation or prediction rows.
         values: [rows, outputs], not to be written to.
-        draw: returns the generator of learning draws for a purpose.
+        draw: returns the generator of the party's private learning draws for a purpose.
         protection: source of the draws that protect something, such as noise.
     """
 
@@ -50,7 +50,7 @@ class ReturnedGradient:
             that of its own loss divided by the rows of the batch (by their total weight, where they have weights).
         targets: float64 [rows]: the batch's class numbers, or quantities.
         classes: how many there are; 0 for quantities.
-        draw: returns the generator of learning draws for a purpose.
+        draw: returns the generator of the party's private learning draws for a purpose.
         protection: source of the draws that protect something, such as noise.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,19 @@ class PartyInputs:
     labels: LabelVector | None = None
     share: Any = None
     behavior: Mapping[str, Any] | None = None
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 of columns and labels; a keyed form is stored, since guesses can be tested against it."""
+        data, labels = self.data, self.labels
+        arrays = [data.train, data.validation, data.test]
+        if labels is not None:
+            arrays += [labels.values, labels.weights]
+        names = (data.columns, sorted(data.categories.items()), () if labels is None else labels.classes)
+        total = hashlib.sha256(repr(names).encode())
+        for array in arrays:
+            total.update(repr((array.shape, array.dtype.str)).encode())
+            total.update(np.ascontiguousarray(array).data)
+        return total.digest()
 
     @property
     def categories(self) -> dict[str, tuple[str, ...]]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.base import AttackerData
+from labelward.attacks.base import AttackerData, SharedStart
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.he import Counts, Engine
@@ -88,13 +89,16 @@ class ValidationHistory:
     best: int
 
 
-def label_vector(data: VerticalDataset) -> LabelVector:
-    """Return the labels of the training and validation rows of a dataset."""
-    return LabelVector(
+def label_vector(data: VerticalDataset, party: str | None = None) -> LabelVector:
+    """Return the labels of the training and validation rows of a dataset; of a party NaN where others hold them."""
+    found = LabelVector(
         values=np.concatenate([data.train_values, data.validation_values]),
         weights=np.concatenate([data.train_weights, data.validation_weights]),
         classes=data.classes,
     )
+    if party is None:
+        return found
+    return replace(found, values=np.where(data.holds(party), found.values, np.nan))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +141,9 @@ class ModelFamily(ABC, Generic[S]):
         metered: whether the leakage meter can read what passive parties learn.
         bulky: whether embeddings and gradients travel, of which views may keep digests.
         grows: whether a training can continue the model of an earlier one (warm start).
+        defended_alike: whether a defense without ``party`` acts at every party, since any may send what it defends.
         libraries: on whose versions figures depend, in addition to those that all models use.
+        shared_libraries: whose versions must be equal at all parties, since all draw or compute with them alike.
     """
 
     roles: ClassVar[Mapping[str, Role]]
@@ -145,7 +151,9 @@ class ModelFamily(ABC, Generic[S]):
     metered: ClassVar[bool] = True
     bulky: ClassVar[bool] = False
     grows: ClassVar[bool] = True
+    defended_alike: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ()
+    shared_libraries: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, params: Any = None) -> None:
         """``params``: validated parameters of the model; None to use a trained model without training."""
@@ -170,6 +178,11 @@ class ModelFamily(ABC, Generic[S]):
                 value=tuple(holders),
             )
         return Topology.star(*parties, roles=cls.roles)
+
+    @property
+    def terms(self) -> dict[str, str]:
+        """Versions of the shared libraries, without local parts such as ``+cpu``."""
+        return {f"version of {name}": version(name).partition("+")[0] for name in self.shared_libraries}
 
     @abstractmethod
     def check(
@@ -214,6 +227,10 @@ class ModelFamily(ABC, Generic[S]):
             role = topology.assigned[party]
             check_hooks(chain, self.roles[role].points, contexts[role], elsewhere=self.points())
 
+    def check_own_policies(self, ctx: Context, context: PolicyContext) -> None:
+        """Refuse the party's own policies as :meth:`check_policies` does, before its program begins."""
+        self.check_policies({ctx.party: ctx.policies.policies}, ctx.topology, {ctx.role: context})
+
     @classmethod
     def points(cls) -> dict[str, frozenset[str]]:
         """Return by role the policy points that its program visits."""
@@ -254,6 +271,10 @@ class ModelFamily(ABC, Generic[S]):
             FileFormatError: the share is missing or damaged.
         """
         return own
+
+    def shared_start(self, view: View) -> SharedStart:
+        """Return the initial weights of the run's networks as the shared seed would give them (up to version 0.1.0)."""
+        return SharedStart(tops=lambda classes: (), bottom=None)
 
     def embeddings(self, share: S, inputs: PartyDataset, rows: Labels, *, seed: int) -> tuple[Floats, Floats] | None:
         """Return a party's embeddings of its columns by the trained and by the untrained bottom model.

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from labelward.attacks import ATTACKS, STANDING
+from labelward.attacks.base import UPPER_BOUND
+from labelward.metrics.registry import MATCHED, RANKING
 from labelward.report.formatting import decimals, percentage_points
 from labelward.report.metrics import format_metric, metric_name, metric_of
 from labelward.report.summary import Spread, SummaryRow
@@ -27,23 +31,48 @@ def reads_view(row: SummaryRow) -> bool:
     return attack is None or attack.reads_view or _gain(row).mean != 0 or bool(_gain(row).std)
 
 
-def strongest(table: Iterable[SummaryRow]) -> dict[tuple[str, str], SummaryRow]:
-    """Return for each (defense, party) the attack with the largest mean of its primary metric.
+def ranking_metric(table: Iterable[SummaryRow]) -> str | None:
+    """Return the metric on which attacks are compared, whatever their order; None without attacks on labels.
 
-    Attacks that are ranked by another metric than the first are left out, as their values cannot be compared.
+    It is V-measure, which every guess of labels has. Results of versions that scored guessed classes otherwise are
+    compared by the first of their metrics in alphabetical order.
     """
-    best: dict[tuple[str, str], SummaryRow] = {}
-    ranked_by = None
+    ranked = {row.primary for row in table if row.primary} | {RANKING for row in table if RANKING in row.leakage}
+    return RANKING if RANKING in ranked else min(ranked, default=None)
+
+
+def strongest(table: Sequence[SummaryRow]) -> dict[tuple[str, str], SummaryRow]:
+    """Return for each (defense, party) the leakage of its strongest attack, on the scale of :func:`ranking_metric`.
+
+    The row is that of the attack with the largest mean. Its leakage and its leakage without the view are, by metric of
+    the common scale, the largest means over all attacks, each without and with the view: an attacker may run any of
+    them, and leave the view aside. So the leakage is never below that without the view.
+    """
+    ranked_by, groups = ranking_metric(table), dict[tuple[str, str], list[SummaryRow]]()
     for row in table:
-        if row.party is None or row.primary is None:
-            continue
-        ranked_by = ranked_by or row.primary
-        if row.primary != ranked_by:
-            continue
-        key = row.defense, row.party
-        if key not in best or _leak(row).mean > _leak(best[key]).mean:
-            best[key] = row
-    return best
+        if row.party is not None and ranked_by in row.leakage:
+            groups.setdefault((row.defense, row.party), []).append(row)
+    return {key: _strongest(rows, str(ranked_by)) for key, rows in groups.items()}
+
+
+def _strongest(rows: Sequence[SummaryRow], ranked_by: str) -> SummaryRow:
+    best = max(rows, key=lambda row: (row.leakage[ranked_by].mean, row.attack or ""))
+    names = [name for name in dict.fromkeys((ranked_by, MATCHED, "r2")) if name in best.leakage]
+    blind, leakage, gain = dict[str, Spread](), dict[str, Spread](), dict[str, Spread]()
+    for name in names:
+        known = [row.without_view[name] for row in rows if name in row.without_view]
+        known += [
+            each[name] for row in rows for at, each in row.baselines.items() if at != UPPER_BOUND and name in each
+        ]
+        blind[name] = max(known, key=_size)
+        leakage[name] = max([*(row.leakage[name] for row in rows if name in row.leakage), blind[name]], key=_size)
+        own = leakage[name] == best.leakage[name] and blind[name] == best.without_view[name]
+        gain[name] = best.gain[name] if own else Spread.between(leakage[name], blind[name])
+    return msgspec.structs.replace(best, primary=ranked_by, leakage=leakage, without_view=blind, gain=gain)
+
+
+def _size(spread: Spread) -> tuple[float, float]:
+    return spread.mean, spread.std or 0.0
 
 
 def budget_notice(budget: float | None) -> list[str]:
@@ -64,7 +93,7 @@ def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str
     """
     best = strongest(table)
     if not best:
-        return ["No attack was run, so this report makes no statement about label leakage."]
+        return ["No attack on labels was run, so this report makes no statement about label leakage."]
     undefended = [row for (defense, _), row in best.items() if defense == UNDEFENDED]
     if not undefended:
         return ["The undefended run is not finished, so there is nothing to compare the defenses with yet."]
@@ -79,7 +108,7 @@ def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str
         ]
     sentences = [_leak_sentence(row, training_rows)]
     own_rows = [each for (_, party), each in best.items() if party == row.party]
-    sentences += [*_defense_sentences(row, own_rows, partners), *federation]
+    sentences += [*_defense_sentences(row, own_rows, partners), *_matched_sentence(row), *federation]
     if len(undefended) > 1:
         others = [_other_attacker(each) for each in undefended if each is not row]
         sentences.append(f"Other attackers: {'; '.join(others)}.")
@@ -218,6 +247,17 @@ def _leak_sentence(row: SummaryRow, training_rows: int | None) -> str:
             f"chance {chance})."
         )
     return text
+
+
+def _matched_sentence(row: SummaryRow) -> list[str]:
+    """Return the strongest attack, and the balanced accuracy of classes matched with the guessed groups."""
+    if MATCHED not in row.leakage or "r2" in row.leakage or not _adds(row):
+        return []
+    reached, own, chance = (decimals(each[MATCHED].mean, 2) for each in (row.leakage, row.without_view, row.chance))
+    return [
+        f"Without a defense, the strongest attack is {row.attack}; if each class is matched with one group, the best "
+        f"balanced accuracy is {reached} ({own} from its own columns alone; chance {chance})."
+    ]
 
 
 def _percent(share: float) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from labelward.errors import DependencyError, OutputError
 from labelward.report import run_tables
+from labelward.report.column_leakage import about_columns, about_labels, column_sentences, column_table
 from labelward.report.embedding_figures import embedding_figures, evidence_table, neighbor_table
 from labelward.report.estimate_tables import estimate_tables
 from labelward.report.formatting import count, data_size, duration
@@ -26,12 +27,15 @@ from labelward.report.narrative import (
     insecure_warning,
     missing_details_warning,
     published_split_notice,
+    ranking_metric,
     reading_hint,
     reads_view,
     split_notice,
     strongest,
     unfinished_warning,
 )
+from labelward.report.plots import Image
+from labelward.report.privacy_table import privacy_images, privacy_table
 from labelward.report.summary import SummaryRow, summary_table
 from labelward.report.tables import ReportTable, baseline_table, cost_table, leakage_table, utility_table
 from labelward.report.trade_off_plot import TradeOffImage, trade_off_image
@@ -95,6 +99,8 @@ class ReportSection:
     hint: str
     cards: tuple[KeyFigure, ...]
     plots: tuple[TitledPlot, ...]
+    privacy: ReportTable
+    privacy_plots: tuple[Image, ...]
     tables: tuple[ReportTable, ...]
 
 
@@ -153,9 +159,10 @@ def _by_subject(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
 
 
 def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> ReportSection:
-    table = summary_table(rows)
+    everything = summary_table(rows)
+    table = about_labels(everything)
     best = strongest(table)
-    primary = next((row.primary for row in best.values()), None)
+    primary = ranking_metric(table)
     leaks = any(reads_view(row) for row in table if row.attack is not None)
     parties = list(dict.fromkeys(party for _, party in best)) if leaks else []
     plots = []
@@ -173,13 +180,17 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
             *headline(table, audit.training_rows),
             *budget_notice(audit.budget),
             *split_notice(table),
+            *column_sentences(everything),
             *published_split_notice(audit.split),
         ),
         hint=reading_hint(primary, regression=_is_regression(rows)) if primary else "",
         cards=tuple(_key_figures(table)),
         plots=tuple(plots),
+        privacy=privacy_table(table),
+        privacy_plots=tuple(privacy_images(table)),
         tables=(
             *((leakage_table(table),) if best else ()),
+            *((column_table(everything),) if about_columns(everything) else ()),
             *((baselines,) if baselines.rows else ()),
             utility_table(table),
             cost_table(table),
@@ -203,10 +214,10 @@ def _key_figures(table: Sequence[SummaryRow]) -> list[KeyFigure]:
         figures.append(
             KeyFigure(
                 title=f"Leakage to {worst.party} ({worst.defense})"
-                if reads_view(worst) or any(map(reads_view, best))
+                if any(reads_view(row) for row in undefended if row.attack is not None)
                 else f"Known to {worst.party} without training",
                 value=spread_text(primary, worst.leakage[primary], 2),
-                comparison=f"{metric_name(primary)} of {worst.attack}; own columns alone "
+                comparison=f"{metric_name(primary)}, strongest attack {worst.attack}; own columns alone "
                 f"{format_metric(primary, own, digits=2)}, chance {format_metric(primary, chance, digits=2)}",
             )
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -39,6 +40,61 @@ class DefenseMark:
     utility: Spread
     leakage: Spread
     budget: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleMark:
+    """One line of a scale: an interval (low, mean, high), a lower bound, which may be infinite, and a guarantee."""
+
+    name: str
+    interval: tuple[float, float, float] | None
+    least: float | None
+    guarantee: float | None
+
+
+def scale_plot(title: str, marks: Sequence[ScaleMark], *, axis: str, names: tuple[str, str, str]) -> Image:
+    """Return marks on one horizontal scale, a line for each; an infinite bound is drawn at the right end.
+
+    Args:
+        title: of the image.
+        marks: from top to bottom.
+        axis: label of the scale.
+        names: of intervals, bounds and guarantees.
+
+    Raises:
+        DependencyError: matplotlib is not installed.
+    """
+    placed = list(enumerate(reversed(marks)))
+    intervals = [(y, mark.interval) for y, mark in placed if mark.interval is not None]
+    bounds = [(y, mark.least) for y, mark in placed if mark.least is not None]
+    limits = [(y, mark.guarantee) for y, mark in placed if mark.guarantee is not None]
+    finite = [value for _, value in (*bounds, *limits) if math.isfinite(value)] + [each[2] for _, each in intervals]
+    end = 1.1 * max((1.0, *finite))
+
+    def draw(axes: Axes) -> None:
+        for color, name, points, marker in (
+            (_COLORS[0], names[0], [(y, mean) for y, (_, mean, _) in intervals], "o"),
+            (_COLORS[1], names[1], bounds, ">"),
+            (_COLORS[2], names[2], limits, "|"),
+        ):
+            if points:
+                at = [min(value, end) for _, value in points]
+                size = 4 * _AREA if marker == "|" else _AREA
+                axes.scatter(at, [y for y, _ in points], s=size, color=color, marker=marker, label=name, zorder=3)
+        for y, (low, _, high) in intervals:
+            axes.plot([low, high], [y, y], color=_COLORS[0], linewidth=1.2)
+        axes.axvline(0, color="black", linewidth=0.7)
+        axes.set_yticks([y for y, _ in placed], [mark.name for _, mark in placed])
+        axes.set_xlabel(axis)
+
+    parts = []
+    for mark in marks:
+        least = "none" if mark.least is None else "∞" if math.isinf(mark.least) else decimals(mark.least, 2)
+        middle = "none" if mark.interval is None else decimals(mark.interval[1], 2)
+        limit = "none" if mark.guarantee is None else f"{mark.guarantee:g}"
+        parts.append(f"{mark.name}: {names[0]} {middle}, {names[1]} {least}, {names[2]} {limit}")
+    height = 1.2 + 0.25 * len(marks)
+    return Image(title=title, address=_render(draw, height), words=f"{axis}. {'; '.join(parts)}.")
 
 
 def curves(
@@ -136,7 +192,7 @@ def _ranks(marks: Sequence[DefenseMark]) -> list[int]:
     return [budgets.index(mark.budget or 0.0) for mark in marks]
 
 
-def _render(draw: Callable[[Axes], None]) -> str:
+def _render(draw: Callable[[Axes], None], height: float = _SIZE[1]) -> str:
     try:
         import matplotlib as mpl
         from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -146,7 +202,7 @@ def _render(draw: Callable[[Axes], None]) -> str:
             "the page needs matplotlib: pip install 'labelward[report]'", code="dependency", value="matplotlib"
         ) from error
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "study", "font.size": 8, "text.parse_math": False}):
-        figure = Figure(figsize=_SIZE)
+        figure = Figure(figsize=(_SIZE[0], height))
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
         draw(axes)

@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
+from labelward.metrics.epsilon_bound import EpsilonEvidence
+from labelward.metrics.reconstruction import ReconstructionAdvantage
 from labelward.runs.schema import Cost, EngineInfo, ResultRow, defense_label, kind_label
 
-_NOT_METRICS = ("chance", "without_view", "primary", "alone", "joined", "beside")
+_NOT_METRICS = ("chance", "without_view", "primary", "alone", "joined", "beside", "target", "epsilon", "advantage")
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,12 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
         """Standard error of the mean; 0 for a single seed."""
         return 0.0 if self.std is None else self.std / math.sqrt(self.seeds)
 
+    @classmethod
+    def between(cls, one: Spread, other: Spread) -> Spread:
+        """Return the difference of two means, whose values are not paired by seed."""
+        deviations = [each.std for each in (one, other) if each.std is not None]
+        return cls(mean=one.mean - other.mean, std=math.hypot(*deviations) if deviations else None, seeds=one.seeds)
+
 
 class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one (defense, attack, attacker) over its seeds, by metric name.
@@ -46,6 +54,9 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
         primary: metric that ranks attacks.
         worth: metric that ranks utility.
         baselines: leakage of baselines, by name.
+        target: what the attack infers: ``"labels"`` or ``"columns"``.
+        evidence: about epsilon, of each seed; none of rows that do not have it.
+        advantages: reconstruction advantage of each seed; none of rows that do not have it.
     """
 
     dataset: str
@@ -69,6 +80,9 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     edge: dict[str, Spread]
     cost: dict[str, Spread]
     baselines: dict[str, dict[str, Spread]]
+    target: str = "labels"
+    evidence: tuple[EpsilonEvidence, ...] = ()
+    advantages: tuple[ReconstructionAdvantage, ...] = ()
 
 
 def summary_table(rows: Iterable[ResultRow]) -> list[SummaryRow]:
@@ -116,7 +130,16 @@ def _summary(rows: list[ResultRow]) -> SummaryRow:
         edge=_spreads([_difference(each, "alone") for each in utilities]),
         cost=_spreads([{name: getattr(row.cost, name) for name in Cost.__struct_fields__} for row in rows]),
         baselines=_baselines([each.get("beside", {}) for each in leakages]),
+        target=str(leakages[0].get("target", "labels")),
+        evidence=tuple(_evidence(each["epsilon"]) for each in leakages if "epsilon" in each),
+        advantages=tuple(
+            msgspec.convert(each["advantage"], ReconstructionAdvantage) for each in leakages if "advantage" in each
+        ),
     )
+
+
+def _evidence(figures: Any) -> EpsilonEvidence:
+    return msgspec.convert({name: value for name, value in figures.items() if name != "bound"}, EpsilonEvidence)
 
 
 def _spreads(figures: Sequence[dict[str, Any]]) -> dict[str, Spread]:

@@ -29,11 +29,21 @@ def check_metrics(name: str, metrics: Metrics, beside: tuple[str, ...], *, may_b
 
 def check_baselines(beside: Any) -> None:
     """Require finite metrics in each baseline attack."""
-    if not isinstance(beside, dict) or not all(isinstance(each, dict) for each in beside.values()):
+    check_nested("leakage.beside", beside)
+    if not all(isinstance(each, dict) for each in beside.values()):
         raise ValueError("leakage.beside must hold objects of metrics")
-    for name, metrics in beside.items():
-        for metric, value in metrics.items():
-            check_finite(f"leakage.beside.{name}.{metric}", value)
+
+
+def check_nested(name: str, figures: Any) -> None:
+    """Require an object of finite numbers, nulls, and lists and objects of them."""
+    if not isinstance(figures, dict):
+        raise ValueError(f"{name} must be an object")
+    for key, value in figures.items():
+        for number, each in enumerate(value if isinstance(value, list | tuple) else [value]):
+            if isinstance(each, dict):
+                check_nested(f"{name}.{key}[{number}]", each)
+            elif each is not None:
+                check_finite(f"{name}.{key}", each)
 
 
 def check_finite(name: str, value: Any) -> None:

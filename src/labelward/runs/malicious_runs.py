@@ -44,10 +44,10 @@ def malicious_behavior(attack: Attack) -> ComponentSpec | None:
     return None if wanted is None else _kind(wanted)
 
 
-def malicious_runs(passive: Iterable[str], attacks: Iterable[Attack]) -> list[MaliciousRun]:
-    """Return the additional runs that these attacks require, for each passive party."""
-    behaviors = dict.fromkeys(behavior for attack in attacks if (behavior := malicious_behavior(attack)) is not None)
-    return [MaliciousRun(party, behavior) for party in passive for behavior in behaviors]
+def malicious_runs(attacks: Iterable[tuple[str, Attack]]) -> list[MaliciousRun]:
+    """Return the additional runs that these attacks by these parties require."""
+    found = ((party, malicious_behavior(attack)) for party, attack in attacks)
+    return list(dict.fromkeys(MaliciousRun(party, behavior) for party, behavior in found if behavior is not None))
 
 
 def _kind(behavior: Mapping[str, Any]) -> ComponentSpec:

@@ -20,7 +20,7 @@ import msgspec
 
 from labelward.errors import FileFormatError, JobError, OutputError
 from labelward.job.components import ComponentSpec, Variant
-from labelward.runs.checks import Metrics, check_baselines, check_finite, check_metrics
+from labelward.runs.checks import Metrics, check_baselines, check_finite, check_metrics, check_nested
 from labelward.runs.estimate import Estimate
 from labelward.runs.malicious_runs import MaliciousRun
 from labelward.runs.secure_files import atomic_write
@@ -29,6 +29,8 @@ from labelward.runs.short_names import variant_without_defaults, without_default
 FORMAT = 1
 RESULTS_FILE = "results.jsonl"
 RUN_FILE = "run.json"
+_FURTHER = ("beside", "target", "epsilon", "advantage")
+"""Objects in ``leakage`` that are no metrics of the attack."""
 
 Configured = dict[str, Any]
 """A model, defense or attack: ``kind`` and its parameters in one object."""
@@ -72,8 +74,12 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         behavior: deviating behavior of the attacker's party, if any: ``kind`` and parameters. Utility and cost are
             then those of the malicious run.
         leakage: metric values by name, with ``chance`` and ``without_view`` (objects with the same names) and
-            ``primary`` (the name of the metric that ranks); None if ``attack`` is. ``beside``, if present,
-            contains baselines by name, each an object of metrics.
+            ``primary`` (the name of the metric that ranks); None if ``attack`` is. If present, ``beside`` contains
+            baselines by name, each an object of metrics; ``target`` is ``"columns"`` for an attack on columns of other
+            parties, absent for one on labels; ``epsilon`` evidence about it
+            (:class:`~labelward.metrics.epsilon_bound.EpsilonEvidence`) with its ``bound`` at 95% confidence, null if no
+            finite one covers the view; ``advantage`` the reconstruction advantage
+            (:class:`~labelward.metrics.reconstruction.ReconstructionAdvantage`).
         utility: metric values by name on the test rows, with ``alone`` and ``joined`` (objects with the same names) and
             ``primary`` (the name of the metric that ranks).
         versions: versions of labelward, Python and the relevant libraries.
@@ -110,9 +116,11 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.attack is not None and self.party is None:
             raise ValueError("an attack has no attacking party")
         if self.leakage is not None:
-            known = {name: value for name, value in self.leakage.items() if name != "beside"}
+            known = {name: value for name, value in self.leakage.items() if name not in _FURTHER}
             check_metrics("leakage", known, ("chance", "without_view"))
             check_baselines(self.leakage.get("beside", {}))
+            for name in ("epsilon", "advantage"):
+                check_nested(f"leakage.{name}", self.leakage.get(name, {}))
         check_metrics("utility", self.utility, ("alone", "joined"), may_be_empty=True)
         check_finite("cost.seconds", self.cost.seconds)
 

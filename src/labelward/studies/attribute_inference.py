@@ -4,8 +4,6 @@ The attacker knows an attribute of a few rows, which no party brought to the tra
 columns: once without and once with the labels that it inferred.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Mapping
@@ -49,11 +47,8 @@ def infer_attribute(
     network of three layers, as its bottom models have, and logistic regression for comparison.
 
     Args:
-        own: the party's columns.
         labels: by name, int64 [rows]: class numbers taken for the rows' labels.
         aux: the attribute's classes, and the rows of which it is known.
-        classes: number of label classes.
-        seed: of the network's initial weights.
 
     Returns:
         ``"network"`` and ``"logistic"``: from own columns alone; ``"network, NAME"`` and ``"logistic, NAME"``: from
@@ -85,12 +80,6 @@ def ensure_attribute_inference(study: Study, task: StudyTask, job: Job, folder: 
     """Run attribute inference for a finished task and store its scores, if the study shows them and they are missing.
 
     The attack on the stored view is repeated with the same random draws.
-
-    Args:
-        study: the study.
-        task: one of its tasks.
-        job: the task's job.
-        folder: of the task's audit.
     """
     attacks = [
         study.attack_of(each, task.dataset) for each in study.columns_of(task.setting) if each.source == ATTRIBUTE

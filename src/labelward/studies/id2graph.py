@@ -6,8 +6,6 @@ within each node; rows and columns are split as for the published figures; categ
 exact at any size, where the paper approximates it for its four largest datasets.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from labelward.job import ComponentSpec
@@ -50,14 +48,8 @@ def _grafted(stages: int) -> tuple[DefenseSpec, ...]:
 
 
 _REDUCED = DefenseSpec(family="Reduced-Leakage", chain=(ComponentSpec("local-trees", {"count": 1, "mode": "replace"}),))
-_DEFENSES = {
-    FOREST: (*_lmid(sampled=True), *_noisy(2), *_grafted(2)),
-    XGBOOST: (_REDUCED, *_lmid(), *_noisy(2)),
-}
-_WITHOUT_COLUMNS = {
-    FOREST: (*_lmid(sampled=True), *_noisy(1), *_grafted(1)),
-    XGBOOST: (*_lmid(), *_noisy(1)),
-}
+_DEFENSES = {FOREST: (*_lmid(sampled=True), *_noisy(2), *_grafted(2)), XGBOOST: (_REDUCED, *_lmid(), *_noisy(2))}
+_WITHOUT_COLUMNS = {FOREST: (*_lmid(sampled=True), *_noisy(1), *_grafted(1)), XGBOOST: (*_lmid(), *_noisy(1))}
 _SHARES = (0.2, 0.4, 0.6, 0.8)
 _DEPTHS = (2, 4, 8)
 _TREES = (1, 10, 20, 30)

@@ -4,8 +4,6 @@ Trained as for Table 2 of the paper. Each option changes one thing, so its diffe
 weights of the attacker's columns were chosen on these same datasets: what they gain here bounds their gain elsewhere.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

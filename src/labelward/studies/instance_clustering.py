@@ -6,22 +6,12 @@ Synthetic tables are drawn anew for each seed. Leakage is measured on the rows t
 rows of each class.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from labelward.job import ComponentSpec
 from labelward.studies.datasets import synthetic
 from labelward.studies.references import load_figures
-from labelward.studies.spec import (
-    MetricColumn,
-    Study,
-    StudyDataset,
-    StudyModel,
-    StudyPart,
-    StudySetting,
-    defense_sweep,
-)
+from labelward.studies.spec import MetricColumn, Study, StudyDataset, StudyModel, StudyPart, StudySetting, defense_sweep
 
 _MODEL = "secureboost"
 _LOCAL_TREES = defense_sweep("local trees", "local-trees", "count", (1, 2, 5, 10), mode="add")

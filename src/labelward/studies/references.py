@@ -15,8 +15,6 @@ Rows are datasets (under no defense, or the block's ``defense``); of a block wit
 figure is a mean, or a string of a mean, ``± standard deviation`` and ``within tolerance``; ``"–"`` is no figure.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -40,7 +38,6 @@ class FigureKey(NamedTuple):
     Attributes:
         dataset: name of a dataset, or of one of its further metrics (:meth:`StudyDataset.metrics`); ``""`` for a mean
             over all of them.
-        model: name of a model of the study.
         defense: :attr:`DefenseSpec.name`, or :data:`NO_DEFENSE`.
         column: title of a column, :data:`UTILITY` or :data:`SUMS`.
     """
@@ -53,17 +50,11 @@ class FigureKey(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceFigure:
-    """A figure to compare with.
-
-    Attributes:
-        mean: over seeds.
-        std: standard deviation over seeds; None if unknown.
-        within: how far a mean over the study's seeds may deviate; None if that is not judged.
-    """
+    """A figure to compare with."""
 
     mean: float
-    std: float | None = None
-    within: float | None = None
+    std: float | None = None  # standard deviation over seeds; None if unknown
+    within: float | None = None  # how far a mean over the study's seeds may deviate; None if that is not judged
 
 
 class PublishedFigures(NamedTuple):
@@ -78,8 +69,6 @@ class Claim:
     """An order of figures that must come out, judged when all seeds of the study are present.
 
     Attributes:
-        part: name of the part that shows it.
-        text: what is claimed.
         groups: each figure of a group must exceed all figures of the next group; those of a single group must exceed 0.
         margin: by how much at least.
         every_seed: whether it must hold for each seed; otherwise for the means.

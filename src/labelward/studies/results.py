@@ -1,7 +1,5 @@
 """Figures of a study, read from the results of its audits; nothing runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Running a study: its tasks in sequence or in parallel, each an audit that resumes where it stopped."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -34,25 +32,15 @@ _NO_COPY = "no copy of it is known"
 
 @dataclass(frozen=True, kw_only=True)
 class StudyResult:
-    """What was requested of a study, and how it ended.
-
-    Attributes:
-        study: the study.
-        parts: the requested parts.
-        datasets: the requested datasets that are present.
-        seeds: number of seeds.
-        jobs: jobs of all tasks.
-        missing: why requested datasets are absent, by title.
-        failed: why tasks failed, by path.
-    """
+    """What was requested of a study, and how it ended."""
 
     study: Study
     parts: tuple[StudyPart, ...]
-    datasets: tuple[StudyDataset, ...]
+    datasets: tuple[StudyDataset, ...]  # the requested datasets that are present
     seeds: int
     jobs: Mapping[StudyTask, Job]
-    missing: Mapping[str, str] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)  # why requested datasets are absent, by title
+    failed: Mapping[str, str] = field(default_factory=dict)  # why tasks failed, by path
 
 
 def run_study(
@@ -70,7 +58,6 @@ def run_study(
     A task whose job is invalid or whose training fails is reported, and the others run.
 
     Args:
-        study: the study.
         out: a new folder, or one of the same study, which is resumed, whatever parts it was begun for.
         parts: names; empty: all but those on request.
         datasets: names; empty: all, but without ``parts`` only those that need not be requested.
@@ -120,12 +107,8 @@ def _check_shown(study: Study, parts: Sequence[StudyPart], datasets: Sequence[St
         showing = [part for part in study.parts if study.datasets_of(part, (dataset,))]
         if not any(part in showing for part in parts):
             asked, others = (", ".join(part.name for part in group) or "no part" for group in (parts, showing))
-            raise InputError(
-                f"dataset {dataset.name!r} is not in {asked}, but in {others}; name another part or dataset",
-                code="conflict",
-                field=f"study {study.name!r}",
-                value=dataset.name,
-            )
+            reason = f"dataset {dataset.name!r} is not in {asked}, but in {others}; name another part or dataset"
+            raise InputError(reason, code="conflict", field=f"study {study.name!r}", value=dataset.name)
 
 
 @contextmanager

@@ -39,45 +39,31 @@ class StudyDataset:
     """A dataset of a study.
 
     Attributes:
-        name: name in the catalogue, or of a table that is generated.
-        title: name in the paper.
-        substitute: how it differs from the paper's dataset; empty if it is the same.
-        active_share: the active party's share of the columns.
         image_width: width of the images whose pixels are the columns, row by row; the attacker gets their left part.
-        reason: why its figures differ from the paper's, if known.
-        utility_metric: the paper's metric of utility.
-        leakage_metric: the paper's metric of leakage; replaces ``*`` in :attr:`MetricColumn.metric`.
-        extra_metrics: further metrics, each with rows of its own.
         generate: makes the table of a seed, for datasets that are drawn anew for each seed or derived from another.
-        catalogue_name: the table in the catalogue that it is or is derived from, if it differs from ``name``.
         party_columns: columns by party; empty: dealt out by share.
-        test_size: share of test rows; None: the study's.
-        model: model parameters that differ from the study's.
-        completion: parameters of model completion attacks.
         fine_tuning: further parameters of those that fine-tune the bottom model.
-        upper_bound: whether the oracle upper bound is computed for columns that show it.
-        on_request: whether it runs only if it, or a part, is named.
         hidden_attribute: a column that no party has; whether a row is above its median is inferred in a second step.
     """
 
-    name: str
-    title: str
-    substitute: str = ""
-    active_share: float = 0.5
+    name: str  # name in the catalogue, or of a table that is generated
+    title: str  # name in the paper
+    substitute: str = ""  # how it differs from the paper's dataset; empty if it is the same
+    active_share: float = 0.5  # the active party's share of the columns
     image_width: int = 0
-    reason: str = ""
-    utility_metric: str = "auc"
-    leakage_metric: str = "accuracy"
-    extra_metrics: tuple[str, ...] = ()
+    reason: str = ""  # why its figures differ from the paper's, if known
+    utility_metric: str = "auc"  # the paper's metric of utility
+    leakage_metric: str = "accuracy"  # the paper's metric of leakage; replaces ``*`` in :attr:`MetricColumn.metric`
+    extra_metrics: tuple[str, ...] = ()  # further metrics, each with rows of its own
     generate: Callable[[int], pa.Table] | None = None
-    catalogue_name: str = ""
+    catalogue_name: str = ""  # the table in the catalogue that it is or is derived from, if it differs from ``name``
     party_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    test_size: float | None = None
-    model: Mapping[str, Any] = field(default_factory=dict)
-    completion: Mapping[str, Any] = field(default_factory=dict)
+    test_size: float | None = None  # share of test rows; None: the study's
+    model: Mapping[str, Any] = field(default_factory=dict)  # model parameters that differ from the study's
+    completion: Mapping[str, Any] = field(default_factory=dict)  # parameters of model completion attacks
     fine_tuning: Mapping[str, Any] = field(default_factory=dict)
-    upper_bound: bool = True
-    on_request: bool = False
+    upper_bound: bool = True  # whether the oracle upper bound is computed for columns that show it
+    on_request: bool = False  # whether it runs only if it, or a part, is named
     hidden_attribute: str = ""
 
     @property
@@ -104,37 +90,26 @@ class MetricColumn:
     """A measure of leakage: an attack, and one of its metrics.
 
     Attributes:
-        title: heading of the column.
-        attack: its configuration, without what a dataset adds for model completions.
-        metric: metric of the leakage; ``*`` stands for the dataset's.
         source: what is scored. ``""``: the attack's guess; ``"without view"``: the same attack without the view;
             ``"logistic"``, ``"boosted"``, ``"all labels"``: that baseline; ``"model"``: the utility of the attacked
             training; :data:`ATTRIBUTE`: the hidden attribute, with ``metric`` naming model and inputs.
-        reason: why it differs from the paper on any dataset, if known.
-        reason_unless_judged: the same, where no reference figure has a tolerance.
     """
 
-    title: str
-    attack: ComponentSpec
-    metric: str = "v_measure"
+    title: str  # heading of the column
+    attack: ComponentSpec  # its configuration, without what a dataset adds for model completions
+    metric: str = "v_measure"  # metric of the leakage; ``*`` stands for the dataset's
     source: str = ""
-    reason: str = ""
-    reason_unless_judged: str = ""
+    reason: str = ""  # why it differs from the paper on any dataset, if known
+    reason_unless_judged: str = ""  # the same, where no reference figure has a tolerance
 
 
 @dataclass(frozen=True, kw_only=True)
 class DefenseSpec:
-    """A defense under the name that the paper gives it.
+    """A defense under the name that the paper gives it."""
 
-    Attributes:
-        family: name without parameter.
-        chain: configuration.
-        strength: its parameter, if it has one.
-    """
-
-    family: str
-    chain: tuple[ComponentSpec, ...]
-    strength: float | None = None
+    family: str  # name without parameter
+    chain: tuple[ComponentSpec, ...]  # configuration
+    strength: float | None = None  # its parameter, if it has one
 
     @property
     def name(self) -> str:
@@ -157,28 +132,20 @@ class StudySetting:
     """Configuration that some trainings have in common.
 
     Attributes:
-        name: name of its folder.
-        axis_value: its place on the axis of a figure.
-        model: model parameters that differ from the study's.
         attacker_share: the attacker's share of the columns; None: what the active party's share leaves.
-        partition: how columns are dealt out, as in a job.
         defenses: by model, those that run besides the undefended training.
-        attacked: whether attacks run; otherwise only views are kept.
-        has_references: whether the reference figures were measured in this setting.
-        columns: titles of the columns that are measured; empty: all.
-        parties: number of parties; the attacker is the last one.
     """
 
-    name: str
-    axis_value: float | None = None
-    model: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # name of its folder
+    axis_value: float | None = None  # its place on the axis of a figure
+    model: Mapping[str, Any] = field(default_factory=dict)  # model parameters that differ from the study's
     attacker_share: float | None = None
-    partition: str = "random"
+    partition: str = "random"  # how columns are dealt out, as in a job
     defenses: Mapping[str, tuple[DefenseSpec, ...]] = field(default_factory=dict)
-    attacked: bool = True
-    has_references: bool = False
-    columns: tuple[str, ...] = ()
-    parties: int = 2
+    attacked: bool = True  # whether attacks run; otherwise only views are kept
+    has_references: bool = False  # whether the reference figures were measured in this setting
+    columns: tuple[str, ...] = ()  # titles of the columns that are measured; empty: all
+    parties: int = 2  # number of parties; the attacker is the last one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,40 +153,26 @@ class StudyPart:
     """A table or a figure of a paper.
 
     Attributes:
-        name: ``"table 2"``, ``"figure 5"``; any name in a study of no paper.
-        title: what it shows.
         form: how it is shown. ``grid``: datasets and models by columns; ``rates``: encrypted sums by defense;
             ``curves``: columns over the settings' axis; ``trade-off``: utility and leakage by defense; ``information``:
             mutual information of leaves and labels by tree; ``ablation``: the first column, and differences to it.
-        settings: their names, in the order of the axis; all forms but ``curves`` take one.
-        columns: titles of the columns.
-        axis: what the settings' values are.
-        about: explanation, with choices that the paper leaves open.
-        reason: why all of its figures differ from the paper's, if they do.
-        defenses: families that it shows; empty: all.
-        models: names that it shows; empty: all.
-        datasets: names that it shows; empty: all.
-        rankings: groups of columns; the page names the best column of each group.
-        baseline: title of the column that a trade-off plot draws as a horizontal line.
-        on_request: whether it runs only if it is named.
-        appendix: whether the option ``--appendix`` names it.
     """
 
-    name: str
-    title: str
+    name: str  # ``"table 2"``, ``"figure 5"``; any name in a study of no paper
+    title: str  # what it shows
     form: PartForm
-    settings: tuple[str, ...]
-    columns: tuple[str, ...] = ()
-    axis: str = ""
-    about: str = ""
-    reason: str = ""
-    defenses: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    datasets: tuple[str, ...] = ()
-    rankings: tuple[tuple[str, ...], ...] = ()
-    baseline: str = ""
-    on_request: bool = False
-    appendix: bool = False
+    settings: tuple[str, ...]  # their names, in the order of the axis; all forms but ``curves`` take one
+    columns: tuple[str, ...] = ()  # titles of the columns
+    axis: str = ""  # what the settings' values are
+    about: str = ""  # explanation, with choices that the paper leaves open
+    reason: str = ""  # why all of its figures differ from the paper's, if they do
+    defenses: tuple[str, ...] = ()  # families that it shows; empty: all
+    models: tuple[str, ...] = ()  # names that it shows; empty: all
+    datasets: tuple[str, ...] = ()  # names that it shows; empty: all
+    rankings: tuple[tuple[str, ...], ...] = ()  # groups of columns; the page names the best column of each group
+    baseline: str = ""  # title of the column that a trade-off plot draws as a horizontal line
+    on_request: bool = False  # whether it runs only if it is named
+    appendix: bool = False  # whether the option ``--appendix`` names it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,44 +195,30 @@ class Study:
     """The tables and figures of a paper.
 
     Attributes:
-        name: name on the command line and in stored studies.
-        title: title of the page.
-        datasets: in the paper's order.
         unavailable: titles, by name, of the paper's datasets of which no copy is known.
-        models: by name.
-        columns: what is measured.
-        settings: what the parts are made of.
-        parts: in the paper's order.
-        test_size: share of test rows.
-        first_seed: the first seed.
-        seeds: number of seeds.
         printed: figures of the paper, by part and key.
         reference: figures of the independent implementation, by key.
         judged_rates: defenses whose encrypted sums must lie on the paper's side of those of the undefended training.
-        metric: what the columns hold, in words.
-        claims: orders that must come out.
-        remarks: remarks on the whole study.
-        full: the same study at the paper's size, which the option ``--full`` selects.
     """
 
-    name: str
-    title: str
-    datasets: tuple[StudyDataset, ...]
-    models: Mapping[str, StudyModel]
-    columns: tuple[MetricColumn, ...]
-    settings: tuple[StudySetting, ...]
-    parts: tuple[StudyPart, ...]
+    name: str  # name on the command line and in stored studies
+    title: str  # title of the page
+    datasets: tuple[StudyDataset, ...]  # in the paper's order
+    models: Mapping[str, StudyModel]  # by name
+    columns: tuple[MetricColumn, ...]  # what is measured
+    settings: tuple[StudySetting, ...]  # what the parts are made of
+    parts: tuple[StudyPart, ...]  # in the paper's order
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    test_size: float = 0.2
-    first_seed: int = 1
-    seeds: int = 5
+    test_size: float = 0.2  # share of test rows
+    first_seed: int = 1  # the first seed
+    seeds: int = 5  # number of seeds
     printed: Mapping[tuple[str, FigureKey], ReferenceFigure] = field(default_factory=dict)
     reference: Mapping[FigureKey, ReferenceFigure] = field(default_factory=dict)
     judged_rates: tuple[str, ...] = ()
-    metric: str = "V-measure"
-    claims: tuple[Claim, ...] = ()
-    remarks: str = ""
-    full: Study | None = None
+    metric: str = "V-measure"  # what the columns hold, in words
+    claims: tuple[Claim, ...] = ()  # orders that must come out
+    remarks: str = ""  # remarks on the whole study
+    full: Study | None = None  # the same study at the paper's size, which the option ``--full`` selects
 
     def select_parts(self, names: Sequence[str]) -> tuple[StudyPart, ...]:
         """Return the parts of these names; for no names, all but those on request.
@@ -294,7 +233,6 @@ class Study:
         """Return the datasets of these names; for no names, all.
 
         Args:
-            names: of datasets.
             on_request: whether "all" includes those on request.
 
         Raises:
@@ -347,7 +285,6 @@ class Study:
         """Return the job of a task.
 
         Args:
-            task: a task of this study.
             table: the table, as a job names it.
             columns: its columns in order, for images.
         """
@@ -369,7 +306,8 @@ class Study:
             defenses=tuple(Variant(each.chain) for each in setting.defenses.get(task.model, ())),
             attacks=tuple(dict.fromkeys(self.attack_of(each, dataset) for each in measured if setting.attacked)),
             leakage=LeakageSection(
-                upper_bound=dataset.upper_bound and any(each.source == "all labels" for each in measured)
+                upper_bound=dataset.upper_bound and any(each.source == "all labels" for each in measured),
+                privacy=False,
             ),
             run=RunSection(seeds=(task.seed,)),
         )

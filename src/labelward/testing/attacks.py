@@ -3,8 +3,6 @@
 Usage: subclass :class:`AttackContract` in a test module and give it ``attack``.
 """
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import FrozenInstanceError, fields
 
@@ -137,9 +135,10 @@ class AttackContract:
 
     def guess(self, view: View, attack: Attack | None = None) -> LabelGuess:
         """Return the guess with a fixed seed."""
-        return (attack or self.attack())(
+        guess: LabelGuess = (attack or self.attack())(
             view, self.own(), AuxiliaryKnowledge(classes=self.classes), rng=np.random.default_rng(7)
         )
+        return guess
 
     def test_takes_a_view_what_the_party_owns_and_auxiliary_knowledge_only(self) -> None:
         """No argument could carry the true labels."""

@@ -12,9 +12,9 @@
 Needs pytest and hypothesis. One key is made for each class; inputs are generated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -24,15 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labelward.errors import EncryptionError
-from labelward.he.base import (
-    CipherBlock,
-    Engine,
-    Integers,
-    Layout,
-    PrivateKey,
-    PublicKey,
-    PublicMaterial,
-)
+from labelward.he.base import CipherBlock, Counts, Engine, Integers, Layout, PrivateKey, PublicKey, PublicMaterial
 from labelward.rng import SecureRandom
 from labelward.testing.strategies import SumCase, expected_sums, sum_cases
 
@@ -108,6 +100,51 @@ class EngineContract:
         ]
         decrypted = private.decrypt((shards[0] + shards[1]).rerandomize())
         np.testing.assert_array_equal(decrypted, expected_sums(case))
+
+    @given(case=sum_cases())
+    @_GENERATED
+    def test_own_sums_are_added_by_a_third_party(self, private: PrivateKey, public: PublicKey, case: SumCase) -> None:
+        """Two parties encrypt sums of their own rows; who adds them sees neither, and decrypted is the total."""
+        half = len(case.values) // 2
+        parts = [
+            expected_sums(replace(case, values=case.values[rows], groups=case.groups[rows]))
+            for rows in (slice(0, half), slice(half, None))
+        ]
+        mine, theirs = (_travel(public.encrypt_sums(part, case.layout)) for part in parts)
+        np.testing.assert_array_equal(private.decrypt(mine), parts[0])
+        total = _travel((public.sums(mine) + public.sums(theirs)).rerandomize())
+        np.testing.assert_array_equal(private.decrypt(total), expected_sums(case))
+
+    def test_own_sums_share_ciphertexts(self, engine: Engine, private: PrivateKey, public: PublicKey) -> None:
+        """As many as the format says, fresh each time; opened ones are re-randomized, and none can be taken out."""
+        layout, count = Layout((1 << 20, 1 << 20), 1000, 2), 500
+        sums = np.random.default_rng(0).integers(-(1 << 29), 1 << 29, size=(1, count, 2))
+        public.counts = Counts()
+        blocks = [public.encrypt_sums(sums, layout) for _ in range(2)]
+        expected = engine.ciphertext_format(layout, private.public.bits).sealed(count)
+        assert public.counts.encryptions == 2 * expected == 2 * blocks[0].count
+        opened = public.sums(blocks[0])
+        with _refused("unsupported"):
+            opened.take(np.array([0]))
+        sealed = opened.rerandomize()
+        if engine.secure:
+            assert len({blocks[0].data, blocks[1].data, sealed.data}) == 3
+        np.testing.assert_array_equal(private.decrypt(sealed), sums)
+
+    def test_own_sums_beyond_the_layout_or_of_another_shape(self, public: PublicKey) -> None:
+        """Refused before anything is encrypted; sums of two shapes or kinds are not added."""
+        layout = Layout((3,), 10, 1)
+        for values in (np.array([[[31]]]), np.array([[[-31]]])):
+            with _refused("capacity"):
+                public.encrypt_sums(values, layout)
+        for values in (np.array([[1]]), np.array([[[1, 2]]]), np.array([[[1.0]]])):
+            with _refused("type"):
+                public.encrypt_sums(values, layout)
+        one, two = (public.sums(public.encrypt_sums(np.ones((1, n, 1), np.int64), layout)) for n in (1, 2))
+        summed = public.encrypt(np.ones((1, 1), np.int64), layout).group_sums(np.zeros((1, 1), np.int32), 1)
+        for other in (two, summed):
+            with _refused("ciphertext"):
+                _ = one + other
 
     @given(case=sum_cases(), size=st.integers(1, 10), cut=st.integers(0, 9))
     @_GENERATED
@@ -410,6 +447,13 @@ class EngineContract:
         sums = public.rows(private.encrypt(values, layout).block()).group_sums(np.zeros((4, 1), np.int32), 1)
         with pytest.raises(EncryptionError):
             private.decrypt((sums + sums).rerandomize())
+
+
+@contextmanager
+def _refused(code: str) -> Iterator[None]:
+    with pytest.raises(EncryptionError) as caught:
+        yield
+    assert caught.value.code == code
 
 
 def _travel(block: CipherBlock) -> CipherBlock:

@@ -101,7 +101,9 @@ class LabelAttackContract(AttackContract):
     ) -> LabelGuess:
         """Return the guess with a fixed seed."""
         attack = attack or self.attack()
-        return attack(view, own or self.own(), aux or self.aux(attack), rng=np.random.default_rng(7))
+        rng = np.random.default_rng(7)
+        guess: LabelGuess = attack(view, own or self.own(), aux or self.aux(attack), rng=rng)
+        return guess
 
     def test_gives_one_guess_a_row(self) -> None:
         """Class numbers, int64, with finite scores if any; the rows outside have theirs; known rows are known."""

@@ -11,8 +11,6 @@ Needs pytest and hypothesis. What a policy is asked is generated. A policy may r
 answers, the answer must fit the question. What it protects is for its own tests.
 """
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Generated inputs of grouped sums, and what comes of them, for suites of engines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -10,8 +10,6 @@
 Needs pytest. Each test uses an end from one thread at a time, as parties do.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -256,8 +254,6 @@ class TransportContract:
         assert [error.peer for error in caught] == ["here"]
         with pytest.raises(PeerError):
             there.receive(self.patience)
-
-    # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _take(self, end: Transport) -> tuple[str, bytes]:
         arrived = end.receive(self.patience)

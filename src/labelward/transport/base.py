@@ -1,7 +1,5 @@
 """Transport: moves bytes between named parties, without knowledge of messages."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """In-process transport: parties are threads of one process and exchange encoded bytes, never objects."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

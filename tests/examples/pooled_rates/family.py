@@ -32,7 +32,7 @@ from labelward.messages.base import Array
 from labelward.parameters import Parameters
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement
-from labelward.party.roles import Role, Topology
+from labelward.party.roles import PASSIVE, Role, Topology
 from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.protocols.common import PartyInputs
@@ -82,9 +82,9 @@ class PooledRatesFamily(ModelFamily[RatesShare]):
     """Rates of labels that two parties hold, in bins of a third one's column, summed by a fourth."""
 
     roles: ClassVar[Mapping[str, Role]] = {
-        HOLDER: Role(sends={COLLECTOR: (HolderKey, EncryptedLabels), SOURCE: (HolderRates,)}),
-        SOURCE: Role(sends={COLLECTOR: (RowBins,), HOLDER: (RowRates,)}),
-        COLLECTOR: Role(sends={HOLDER: (BinSums,)}),
+        HOLDER: Role(attacks_as=(PASSIVE,), sends={COLLECTOR: (HolderKey, EncryptedLabels), SOURCE: (HolderRates,)}),
+        SOURCE: Role(attacks_as=(PASSIVE,), sends={COLLECTOR: (RowBins,), HOLDER: (RowRates,)}),
+        COLLECTOR: Role(attacks_as=(PASSIVE,), sends={HOLDER: (BinSums,)}),
     }
     metered: ClassVar[bool] = False
     grows: ClassVar[bool] = False

@@ -13,11 +13,19 @@ from splitnets import Net, blobs
 from torch import nn
 
 from blames import blamed, refused_about
-from labelward.errors import Code, DataError, JobError, LabelwardError, PolicyError
+from labelward.errors import Code, DataError, HandshakeError, JobError, LabelwardError, PolicyError
 from labelward.messages.base import Array
-from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EmbeddingRequest, NetReady
+from labelward.messages.splitnn import (
+    BatchEmbeddings,
+    BatchGradients,
+    EmbeddingAnswer,
+    EmbeddingRequest,
+    NetReady,
+    NetStart,
+)
 from labelward.policy.base import KnownInstanceSpaces, Policy
 from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient
+from labelward.protocols.splitnn import passive
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.params import SplitNet
 from refusals import refused
@@ -178,6 +186,13 @@ def of(shape: tuple[int, ...]) -> Array:
     return Array.pack(np.zeros(shape, np.float32))
 
 
+def none(*shape: int) -> Array:
+    """Numbers of the agreed shape, one of which is none."""
+    values = np.zeros(shape, np.float32)
+    values.flat[-1] = np.nan
+    return Array.pack(values)
+
+
 @pytest.mark.parametrize(
     ("kind", "field", "value", "party", "code", "step", "about"),
     [
@@ -185,6 +200,11 @@ def of(shape: tuple[int, ...]) -> Array:
         (BatchEmbeddings, "values", Array.pack(np.zeros((8, 10))), "telco", "peer-message", (0, 0), "float64"),
         (BatchGradients, "values", of((8, 11)), "bank", "peer-message", (0, 0), "sent float32 [8, 11]"),
         (BatchGradients, "values", Array("float32", (8, 10), b"abc"), "bank", "malformed", (0, 0), "3 bytes"),
+        (BatchEmbeddings, "values", none(8, 10), "telco", "values", (0, 0), "finite"),
+        (BatchGradients, "values", none(8, 10), "bank", "values", (0, 0), "finite"),
+        (EmbeddingAnswer, "values", none(40, 10), "telco", "values", (0,), "finite"),
+        (NetStart, "outputs", -5, "bank", "peer-message", None, "-5"),
+        (NetStart, "outputs", 50_000_000, "bank", "peer-message", None, "50000000"),
         (NetReady, "outputs", 3, "telco", "peer-message", None, "10 are needed"),
         (EmbeddingRequest, "stop", 99, "bank", "peer-message", (0,), "0 to 99"),
         (EmbeddingRequest, "model", "other", "bank", "peer-message", (0,), "model 'other'"),
@@ -199,6 +219,24 @@ def test_a_peer_that_says_what_cannot_be_is_named(
     message = "embeddings" if kind is BatchEmbeddings else kind.__name__  # of a batch, or of rows to predict
     with blamed(party, code, message=message, step=step, about=about):
         small().run(change=change)
+
+
+@pytest.mark.parametrize("size", [-5, 0, 50_000_000])
+def test_a_size_that_no_memory_holds_is_refused_before_it_is_used(size: int) -> None:
+    """Of a module handed in by the peer, whose size nobody else knows."""
+    net = small(bottom="module")
+    net.bottoms = {"bank": nn.Linear(3, 4), "telco": nn.Linear(2, 4)}
+    net.change = lambda party, message: NetReady(size) if isinstance(message, NetReady) else message
+    with blamed("telco", "peer-message", message="NetReady", value=size):
+        net.run()
+
+
+def test_parties_that_draw_different_orders_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows and labels would no longer belong together, and nothing else would tell."""
+    order = passive.epoch_order
+    monkeypatch.setattr(passive, "epoch_order", lambda seed, epoch, rows: order(seed, epoch, rows)[::-1].copy())
+    with refused(HandshakeError, "disagreement", field="order of batches", value=0):
+        small().run()
 
 
 def test_half_precision_that_overflows_is_refused() -> None:

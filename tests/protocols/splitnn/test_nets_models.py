@@ -15,11 +15,12 @@ from labelward.protocols.splitnn.bottom_model import torch_generator
 from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from labelward.protocols.splitnn.models.tabular import Hashed, TableEncoder
 from labelward.protocols.splitnn.params import SplitNet
+from labelward.rng import learning
 
 
 def made(preset: str, inputs: tuple[int, ...], outputs: int, **others: Any) -> torch.nn.Module:
     spec = ModelSpec(preset=preset, inputs=inputs, outputs=outputs, **others)
-    return build(spec, torch_generator(1, "bank", "test"), torch.float32)
+    return build(spec, learning(1, "bank", 0, "test"), torch.float32)
 
 
 def weights(module: torch.nn.Module) -> int:
@@ -76,7 +77,7 @@ def test_weights_come_from_the_generator_alone() -> None:
     before = torch.random.get_rng_state()
     first, second = made("resnet-20", (1, 8, 8), 4), made("resnet-20", (1, 8, 8), 4)
     other = build(
-        ModelSpec(preset="resnet-20", inputs=(1, 8, 8), outputs=4), torch_generator(2, "bank", "test"), torch.float32
+        ModelSpec(preset="resnet-20", inputs=(1, 8, 8), outputs=4), learning(2, "bank", 0, "test"), torch.float32
     )
     assert torch.equal(torch.random.get_rng_state(), before)
     states = [torch.cat([weight.flatten() for weight in each.parameters()]) for each in (first, second, other)]

@@ -15,7 +15,7 @@ from splitnets import Net, Run, blobs, policies_of, session, train
 from blames import refused_about
 from cutting import CutEnd, Killed
 from labelward.defenses.noisy_gradients import NoisyGradients
-from labelward.errors import FileFormatError, PolicyError
+from labelward.errors import FileFormatError, HandshakeError, JobError, PolicyError
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
 from labelward.party.in_process import run_parties
@@ -23,6 +23,7 @@ from labelward.party.transcript import FILE_NAME, Transcript
 from labelward.party.view import View
 from labelward.policy.chain import PolicyChain
 from labelward.protocols.splitnn.behavior import MaliciousOptimizer
+from labelward.protocols.splitnn.bottom_model import BottomModel
 from labelward.protocols.splitnn.checkpointing import PassiveState
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.transport.base import Transport
@@ -103,8 +104,6 @@ def test_cut_anywhere_and_gone_on_with(tmp_path: Path, name: str) -> None:
 
 
 def test_a_training_that_leaves_the_numbers_keeps_its_last_checkpoint(tmp_path: Path) -> None:
-    from labelward.errors import JobError
-
     parts, y = blobs(4, 60, {"bank": 2, "telco": 3}, 2)
     params = SplitNet(top=False, bottom="linear", epochs=40, batch_size=20, learning_rate=3e3, loss="mse")
     net = Net(parts=parts, labels=y * 1.5, classes=(), params=params)
@@ -113,6 +112,34 @@ def test_a_training_that_leaves_the_numbers_keeps_its_last_checkpoint(tmp_path: 
     numbers = Checkpoints(tmp_path / "telco" / "checkpoint", run={"run": "1"}).numbers()
     assert numbers
     assert numbers[-1] >= 1
+
+
+@pytest.mark.parametrize("party", ["bank", "telco"])
+def test_no_checkpoint_is_written_of_weights_that_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, party: str
+) -> None:
+    """The last batch of an epoch leaves the numbers: the run goes on from the epoch before, and ends as undisturbed."""
+    parts, y = blobs(4, 60, {"bank": 2, "telco": 3}, 2)
+    net = Net(parts=parts, labels=y, params=SplitNet(epochs=3, batch_size=20, width=5))
+    whole = attempt(net, tmp_path / "whole")
+    assert whole is not None
+    update, done = BottomModel.update, Counter[int]()
+
+    def leaving(self: BottomModel, gradient: Any) -> None:
+        update(self, gradient)
+        mine = self.spec.inputs == (len(parts[party][0]),)
+        done[mine] += 1
+        if mine and done[mine] == 6:
+            next(iter(self.module.parameters())).data.fill_(float("inf"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BottomModel, "update", leaving)
+        with refused_about("epoch 2:", JobError, "values", field=f"party {party!r}"):
+            attempt(net, tmp_path / "run")
+    assert Checkpoints(tmp_path / "run" / party / "checkpoint", run={"run": "1"}).numbers() == (0, 1)
+    ended = attempt(net, tmp_path / "run")
+    assert ended is not None
+    assert_same(outcome(net, tmp_path / "whole", whole[0]), outcome(net, tmp_path / "run", ended[0]))
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
@@ -136,6 +163,9 @@ def test_a_key_of_noise_that_is_lost_is_not_drawn_again(tmp_path: Path) -> None:
     assert attempt(net, tmp_path, ("bank", 14)) is None
     for path in (tmp_path / "bank" / "checkpoint").glob("*.lwc"):
         path.write_bytes(b"torn")
+    with refused(HandshakeError, "disagreement", value={"bank": 0, "telco": 1}):
+        attempt(net, tmp_path)
+    Checkpoints(tmp_path / "telco" / "checkpoint", run={"run": "1"}).restart()
     for _ in range(2):
         with refused_about(".lwc", PolicyError, "cannot-act", value="noisy-gradients"):
             attempt(net, tmp_path)

@@ -38,12 +38,15 @@ def has_gradients(view: View) -> bool:
     return next(view.received(BatchGradients), None) is not None
 
 
-def gradients_by_row(view: View, epochs: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def gradients_by_row(
+    view: View, epochs: int, *, own_loss: bool = False
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return each row's gradients, summed over the first epochs, and which rows had one.
 
     Args:
         view: of a passive party.
         epochs: so many of the first ones count.
+        own_loss: of each row's own loss, that is times the rows of its batch; otherwise of the batch's mean loss.
 
     Returns:
         float64 [rows, outputs] and bool [rows]; [rows, 0] where nothing arrived.
@@ -65,7 +68,8 @@ def gradients_by_row(view: View, epochs: int) -> tuple[NDArray[np.float64], NDAr
                         code="incomplete",
                         value=view.party,
                     )
-                pieces[epoch].append((batch, received.message.values.value.unpack()))
+                values = received.message.values.value.unpack()
+                pieces[epoch].append((batch, values * len(values) if own_loss else values))
         outputs = {values.shape[1] for each in pieces.values() for _, values in each}
         total = np.zeros((view.rows, outputs.pop() if outputs else 0))
         seen = np.zeros(view.rows, dtype=np.bool_)

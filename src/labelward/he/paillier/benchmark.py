@@ -1,7 +1,5 @@
 """Availability and speed of the backends on this machine."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable
@@ -38,7 +36,6 @@ def benchmark_backends(bits: int, chosen: str) -> list[KernelBenchmark]:
     product), ``seal`` (a sum, compressed and re-randomized) and ``decrypt`` (a ciphertext).
 
     Args:
-        bits: of the key.
         chosen: name of the backend that the engine uses.
     """
     asked, protection = os.environ.get(VARIABLE), SecureRandom()

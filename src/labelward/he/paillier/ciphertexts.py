@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
-from labelward.he._validate import check_block_fits, check_groups, check_positions
+from labelward.he._validate import check_block_fits, check_groups, check_positions, refuse_take
 from labelward.he.base import CipherBlock, EncryptedRows, EncryptedSums, Groups, Integers, Layout
 from labelward.he.paillier.backends.base import PreparedRows
 from labelward.he.paillier.column_merging import plan_merging, present_rows
@@ -25,9 +25,6 @@ class PaillierRows(EncryptedRows):
     """A ciphertext for each part of each row.
 
     Args:
-        key: of the ciphertexts.
-        layout: of the rows.
-        n: number of rows.
         fresh: the ciphertexts of each part, one after the other, of rows that this party encrypted; None for rows to
             come from a peer.
     """
@@ -82,28 +79,43 @@ class PaillierRows(EncryptedRows):
 
 
 class PaillierSums(EncryptedSums):
-    """Sums that are not yet re-randomized: cells of each part, row-major, big-endian; an empty cell is 1."""
+    """Sums that are not yet re-randomized: cells of each part, row-major, big-endian; an empty cell is 1.
 
-    def __init__(self, key: PaillierPublicKey, layout: Layout, shape: tuple[int, int], parts: list[Cells]) -> None:
-        self.shape, self.layout = shape, layout
+    ``packed``: the cells are ciphertexts of a block of sums, which hold several sums each.
+    """
+
+    def __init__(
+        self,
+        key: PaillierPublicKey,
+        layout: Layout,
+        shape: tuple[int, int],
+        parts: list[Cells],
+        *,
+        packed: bool = False,
+    ) -> None:
+        self.shape, self.layout, self.packed = shape, layout, packed
         self._key, self._parts = key, parts
+
+    @classmethod
+    def opened(cls, key: PaillierPublicKey, block: CipherBlock) -> PaillierSums:
+        """Return the sums of a block that travels."""
+        parts = [_cells(data, key) for data in key.open(block, ("sums",))]
+        return cls(key, block.layout, (block.shape[0], block.shape[1]), parts, packed=True)
 
     def __add__(self, other: EncryptedSums) -> EncryptedSums:
         if not isinstance(other, PaillierSums) or other._key.fingerprint != self._key.fingerprint:
             raise EncryptionError("sums of different keys cannot be added", code="key")
-        if other.shape != self.shape or other.layout != self.layout:
-            raise EncryptionError(
-                f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added",
-                code="ciphertext",
-                value=other.shape,
-            )
+        if (other.shape, other.layout, other.packed) != (self.shape, self.layout, self.packed):
+            reason = f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added"
+            raise EncryptionError(reason, code="ciphertext", value=other.shape)
         pairs = zip(self._parts, other._parts, strict=True)
         results = [multiply_sums(mine, theirs, self._key.n2) for mine, theirs in pairs]
         self._key.counts.additions += sum(products for _, products in results)
-        return PaillierSums(self._key, self.layout, self.shape, [cells for cells, _ in results])
+        return PaillierSums(self._key, self.layout, self.shape, [cells for cells, _ in results], packed=self.packed)
 
     def take(self, cells: Integers) -> EncryptedSums:
         """Return the sums at flat positions."""
+        refuse_take(self.packed)
         chosen = check_positions(cells, self.shape[0] * self.shape[1])
         return PaillierSums(self._key, self.layout, (1, len(chosen)), [part[chosen] for part in self._parts])
 
@@ -115,10 +127,11 @@ class PaillierSums(EncryptedSums):
         key, packing = self._key, Packing.of(self.layout, self._key.bits)
         data = []
         for cells, part in zip(self._parts, packing.parts, strict=True):
-            count = -(-len(cells) // part.fit)
+            fit = 1 if self.packed else part.fit
+            count = -(-len(cells) // fit)
             if count:
                 ops, random = key.public_ops(count), key.random(count)
-                data.append(ops.rerandomize(cells.tobytes(), part.fit, part.width, random))
+                data.append(ops.rerandomize(cells.tobytes(), fit, part.width, random))
         key.counts.logical_sums += self.shape[0] * self.shape[1] * self.layout.logical
         count = sum(map(len, data)) // key.ciphertext_size
         return key.block("sums", self.shape, self.layout, count, data)

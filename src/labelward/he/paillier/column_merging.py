@@ -9,9 +9,7 @@ bit. Joint cells tell nothing to anyone: only the party that has the columns, an
 cell, ever holds them, and no message has a place for them.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,15 +27,10 @@ _PER_ROW = 8  # and more where rows are many: so many for each
 
 
 class PresentRows(NamedTuple):
-    """Rows, each of which is in a group of one column at least.
+    """Rows, each of which is in a group of one column at least."""
 
-    Attributes:
-        rows: int32 [m], which they are, ascending.
-        groups: int32 [F, m], their groups; -1 where a row is absent from a column.
-    """
-
-    rows: NDArray[np.int32]
-    groups: NDArray[np.int32]
+    rows: NDArray[np.int32]  # int32 [m], which they are, ascending
+    groups: NDArray[np.int32]  # int32 [F, m], their groups; -1 where a row is absent from a column
 
 
 class MergePlan(NamedTuple):
@@ -107,7 +100,6 @@ def plan_merging(groups: NDArray[np.int32], n_groups: int, weight: float, thread
     Args:
         groups: of rows that are present, int32 [F, m].
         weight: what merging two cells costs, in products of a row.
-        threads: that count.
     """
     counting = _Counting(groups, n_groups, threads)
     every = range(len(groups))
@@ -139,7 +131,6 @@ class _Counting:
     """What sets of columns take, counted.
 
     Attributes:
-        n: rows.
         held: cells of each column that hold rows.
     """
 
@@ -160,13 +151,10 @@ class _Counting:
         """Return what each set of several columns takes."""
         found: dict[tuple[int, ...], _Cost] = {}
 
-        def count(columns: tuple[int, ...]) -> Callable[[], None]:
-            def work() -> None:
-                found[columns] = self._cost(columns)
+        def count(columns: tuple[int, ...]) -> None:
+            found[columns] = self._cost(columns)
 
-            return work
-
-        run_in_threads(worthwhile_threads(self._threads, self.n * len(sets)), map(count, sets))
+        run_in_threads(worthwhile_threads(self._threads, self.n * len(sets)), count, sets)
         return {columns: found[columns] for columns in sets}
 
     def _cost(self, columns: tuple[int, ...]) -> _Cost:

@@ -1,7 +1,5 @@
 """The loops that list and count rows by their groups, in numba, for :mod:`~labelward.he.paillier.column_merging`."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Paillier as an engine."""
 
-from __future__ import annotations
-
 import weakref
 from typing import Any, ClassVar
 
@@ -39,7 +37,6 @@ class PaillierEngine(Engine):
 
     Args:
         workers: threads, or processes where the backend has no threads, that share heavy work.
-        background, memory_limit: as in :class:`~labelward.he.base.Engine`.
         kernel: a backend, or its name (:data:`~labelward.he.paillier.backends.base.BACKENDS`); without it the
             environment variable ``LABELWARD_KERNEL`` decides, or else the fastest that runs here does.
     """
@@ -136,8 +133,5 @@ class PaillierEngine(Engine):
                 f"bits must be a multiple of 16 from {_LEAST} to {_MOST} but got {bits}", code="range", value=bits
             )
         if bits < min(self.bits_offered) and not insecure:
-            raise EncryptionError(
-                f"a key of {bits} bits is too short; at least {min(self.bits_offered)}, or insecure = true",
-                code="key",
-                value=bits,
-            )
+            reason = f"a key of {bits} bits is too short; at least {min(self.bits_offered)}, or insecure = true"
+            raise EncryptionError(reason, code="key", value=bits)

@@ -9,8 +9,6 @@ long as N², the l are added up, and one product at the end joins them. The resu
 time (2048-bit keys), and a plaintext, being another factor 1 + N·m, costs nothing more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import gmpy2
@@ -27,12 +25,20 @@ def digit_width(bits: int, uses: int, *, widest: int, making: int = 1, most: int
     Args:
         bits: of the longest exponent.
         uses: how many powers are expected; more of them pay for wider digits.
-        widest: the widest digit allowed.
         making: what making an entry of a table costs, in products of a power.
         most: how many entries all tables may have; None for no limit. Digits of two bits are always allowed.
     """
     fitting = [width for width in range(2, widest + 1) if most is None or -(-bits // width) << width <= most]
     return min(fitting, key=lambda width: -(-bits // width) * ((making << width) + uses), default=2)
+
+
+def split_digits(rows: NDArray[np.uint8], tables: int, width: int) -> NDArray[np.uint16]:
+    """Split little-endian byte rows [n, size] into digits of ``width`` bits: [tables, n]."""
+    bits = np.unpackbits(rows, axis=1, bitorder="little")[:, : tables * width]
+    bits = np.pad(bits, ((0, 0), (0, tables * width - bits.shape[1]))).reshape(-1, tables, width)
+    weights = np.uint16(1) << np.arange(width, dtype=np.uint16)
+    digits: NDArray[np.uint16] = np.ascontiguousarray((bits * weights).sum(axis=2, dtype=np.uint16).T)
+    return digits
 
 
 class FixedBase:
@@ -41,8 +47,6 @@ class FixedBase:
     Args:
         base: what is raised, a unit.
         root: N; powers are taken modulo N².
-        bits: of the longest exponent.
-        uses: how many powers are expected; more of them pay for wider digits.
         widest: the widest digit allowed, which bounds the memory: bits/w · 2^w pairs of numbers below N.
     """
 
@@ -69,7 +73,7 @@ class FixedBase:
         for start in range(0, len(rows), _CHUNK):
             products, totals = [mpz(1)] * len(rows[start : start + _CHUNK]), shifts[start : start + _CHUNK]
             # table by table, so that each stays in the cache while a chunk of exponents uses it
-            digits = self._digits(rows[start : start + _CHUNK])
+            digits = split_digits(rows[start : start + _CHUNK], len(self._factors), self._window).tolist()
             for column, factors, shifted in zip(digits, self._factors, self._shifts, strict=True):
                 products = [x * factors[i] % square for x, i in zip(products, column, strict=True)]
                 totals = [x + shifted[i] for x, i in zip(totals, column, strict=True)]
@@ -81,11 +85,3 @@ class FixedBase:
         quotient, factor = divmod(x[0] * y[0], self._root)
         inverse = x[2] * y[2] % self._root
         return factor, (x[1] + y[1] + quotient * inverse) % self._root, inverse
-
-    def _digits(self, rows: NDArray[np.uint8]) -> list[list[int]]:
-        """Split little-endian byte rows into digits: for each table, that of each row."""
-        tables, wanted = len(self._factors), len(self._factors) * self._window
-        bits = np.unpackbits(rows, axis=1, bitorder="little")[:, :wanted]
-        bits = np.pad(bits, ((0, 0), (0, wanted - bits.shape[1]))).reshape(-1, tables, self._window)
-        digits: list[list[int]] = (bits.astype(np.int32) @ (1 << np.arange(self._window))).T.tolist()
-        return digits

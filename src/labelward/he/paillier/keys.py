@@ -1,7 +1,5 @@
 """Public and private keys of Paillier, over a backend."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import weakref
@@ -15,11 +13,12 @@ import numpy as np
 from gmpy2 import mpz
 
 from labelward.errors import EncryptionError
-from labelward.he._validate import check_block, check_capacity, check_sums, check_values
+from labelward.he._validate import check_block, check_capacity, check_own_sums, check_sums, check_values
 from labelward.he.base import (
     CipherBlock,
     Counts,
     EncryptedRows,
+    EncryptedSums,
     Integers,
     Layout,
     PrivateKey,
@@ -27,7 +26,7 @@ from labelward.he.base import (
     PublicMaterial,
 )
 from labelward.he.paillier.backends.base import Allocator, Backend, PreparedRows, PrivateOps, PublicOps
-from labelward.he.paillier.ciphertexts import PaillierRows
+from labelward.he.paillier.ciphertexts import PaillierRows, PaillierSums
 from labelward.he.paillier.int_bytes import in_range, read_ints, write_ints
 from labelward.he.paillier.packing import Packing
 from labelward.he.paillier.precomputed_zeros import ZeroPool
@@ -44,19 +43,12 @@ _USES_UNKNOWN = 1000  # where a process decrypts before it ever encrypts
 
 
 class Resources(NamedTuple):
-    """What the keys of an engine share.
-
-    Attributes:
-        backend: of the arithmetic.
-        threads: that share heavy work.
-        allocate: memory for prepared rows.
-        zero_pools: those that the engine stops when it is closed.
-    """
+    """What the keys of an engine share."""
 
     backend: Backend
     threads: int
-    allocate: Allocator
-    zero_pools: weakref.WeakSet[ZeroPool]
+    allocate: Allocator  # memory for prepared rows
+    zero_pools: weakref.WeakSet[ZeroPool]  # those that the engine stops when it is closed
 
 
 class PaillierPublicKey(PublicKey):
@@ -97,6 +89,20 @@ class PaillierPublicKey(PublicKey):
         """Return rows to come; each block is prepared for sums as it comes, and its bytes are not kept."""
         check_capacity(n, layout)
         return PaillierRows(self, layout, n)
+
+    def encrypt_sums(self, values: Integers, layout: Layout) -> CipherBlock:
+        """Encrypt sums; each ciphertext costs an obfuscator modulo n²."""
+        flat, parts = check_own_sums(values, layout), []
+        for part in Packing.of(layout, self.bits).parts:
+            size, count = (part.width * part.fit + 8) // 8, -(-len(flat) // part.fit)
+            parts.append(self._encrypt(part.encode_sums(flat, size), size, count) if count else b"")
+        count = sum(map(len, parts)) // self.ciphertext_size
+        self.counts.encryptions += count
+        return self.block("sums", (values.shape[0], values.shape[1]), layout, count, parts)
+
+    def sums(self, block: CipherBlock) -> EncryptedSums:
+        """Open packed sums."""
+        return PaillierSums.opened(self, block)
 
     # -- for the other modules of this package -----------------------------------------------------------------------
 
@@ -152,12 +158,11 @@ class PaillierPublicKey(PublicKey):
         packing = Packing.of(block.layout, self.bits)
         counts = [-(-entries // (part.fit if block.kind == "sums" else 1)) for part in packing.parts]
         if block.count != sum(counts) or len(block.data) != block.count * size:
-            raise EncryptionError(
+            reason = (
                 f"{block.count} ciphertexts in {len(block.data)} bytes; "
-                f"{entries} entries need {sum(counts)} of {size} bytes each",
-                code="ciphertext",
-                value=block.count,
+                f"{entries} entries need {sum(counts)} of {size} bytes each"
             )
+            raise EncryptionError(reason, code="ciphertext", value=block.count)
         if not in_range(block.data, size, write_ints([self.n2], size)):
             raise EncryptionError("a ciphertext is zero or not below n²", code="ciphertext")
         ends = np.cumsum(counts).tolist()

@@ -23,17 +23,11 @@ _OUTSIDE = "a decrypted plaintext holds digits outside its slots"
 
 @dataclass(frozen=True, kw_only=True)
 class PackedPart:
-    """Consecutive slots that share a ciphertext.
+    """Consecutive slots that share a ciphertext."""
 
-    Attributes:
-        start: the first of its numbers; it holds as many as there are ``widths``.
-        widths: bits of each slot, lowest first.
-        fit: how many rows or sums one plaintext can hold, one beside the other.
-    """
-
-    start: int
-    widths: tuple[int, ...]
-    fit: int
+    start: int  # the first of its numbers; it holds as many as there are ``widths``
+    widths: tuple[int, ...]  # bits of each slot, lowest first
+    fit: int  # how many rows or sums one plaintext can hold, one beside the other
 
     @property
     def width(self) -> int:
@@ -60,6 +54,14 @@ class PackedPart:
             sums[word + 1] += sums[word] >> 32
         settled = (sums[:words] & _WORD).astype(">u4")[::-1].T
         return np.ascontiguousarray(settled).view(np.uint8).reshape(len(values), 4 * words)[:, -size:].tobytes()
+
+    def encode_sums(self, values: Integers, size: int) -> bytes:
+        """Return plaintexts of :attr:`fit` sums each, the first one lowest, as :meth:`encode` of one long row."""
+        own = values[:, self.start : self.start + len(self.widths)]
+        beside = np.zeros((-(-len(own) // self.fit) * self.fit, len(self.widths)), dtype=np.int64)
+        beside[: len(own)] = own
+        row = PackedPart(start=0, widths=self.widths * self.fit, fit=1)
+        return row.encode(beside.reshape(-1, len(row.widths)), size)
 
     def decode(self, plaintexts: Sequence[mpz], entries: int, fit: int) -> Integers:
         """Return int64 [entries, slots] of signed plaintexts that hold ``fit`` entries each, the first one lowest.

@@ -4,8 +4,6 @@ What is left to do when the plaintext is known is a multiplication by 1 + n·m. 
 of one that is made at once: a fresh encryption of zero, from randomness of the operating system, times 1 + n·m.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ key and 128 bits or more from 768 bits on, p = 3 (mod 4), and gcd(p-1, q-1) = 2.
 sense of RSA; what :mod:`~labelward.he.paillier.scheme` does with their structure is told there.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import gmpy2

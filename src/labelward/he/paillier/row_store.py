@@ -1,7 +1,5 @@
 """Where prepared rows lie: in memory up to a limit, beyond it in a temporary file without a name."""
 
-from __future__ import annotations
-
 import math
 import os
 import tempfile
@@ -50,12 +48,11 @@ class RowStore:
         try:
             mapped = _mapped(size)
         except OSError as error:
-            raise OutputError(
+            reason = (
                 f"no room for {size} bytes of rows beyond [encryption] memory_limit in {tempfile.gettempdir()} "
-                f"(TMPDIR names another folder): {error.strerror}",
-                code="unwritable",
-                value=size,
-            ) from error
+                f"(TMPDIR names another folder): {error.strerror}"
+            )
+            raise OutputError(reason, code="unwritable", value=size) from error
         return mapped[: size // 8].reshape(shape)
 
 

@@ -15,8 +15,6 @@ alone would show the key owner a coset, such as the Jacobi symbol, of what is re
 of them insecure, have smaller factors and correspondingly weaker bounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 import gmpy2
@@ -36,7 +34,6 @@ class CrtEncryptor:
     """Encrypts and decrypts modulo p² and q².
 
     Args:
-        p, q: the primes.
         tau_p, tau_q: generators of the n-th residues modulo p² and q².
         uses: how many encryptions are expected of this object.
     """
@@ -80,7 +77,6 @@ class PublicEncryptor:
     """Encrypts without the secret, zero above all.
 
     Args:
-        n: the modulus.
         h, w: as in the module's docstring (:func:`public_bases`).
         uses: how many obfuscators are expected of this object.
     """

@@ -1,11 +1,15 @@
 """Work in threads; compiled loops release the interpreter's lock."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Piece = TypeVar("Piece")
 
 _ENTRIES = 1 << 18  # that one thread has counted or sorted before another one is awake
 
@@ -18,27 +22,36 @@ def worthwhile_threads(threads: int, entries: int) -> int:
     return threads if entries > _ENTRIES else 1
 
 
-def run_in_threads(threads: int, work: Iterable[Callable[[], object]]) -> None:
-    """Do all pieces of work, in this thread and others; after an error no further piece begins, and it is raised."""
-    pieces, errors = deque(work), list[BaseException]()
+def run_in_threads(threads: int, work: Callable[[Piece], object], pieces: Iterable[Piece]) -> None:
+    """Do ``work`` on all pieces, in this thread and others; an error is raised, and no further piece begins."""
+    left, errors = deque(pieces), list[BaseException]()
 
     def go() -> None:
         while True:
             try:
-                piece = pieces.popleft()
+                piece = left.popleft()
             except IndexError:
                 return
             try:
-                piece()
+                work(piece)
             except BaseException as error:
-                pieces.clear()
+                left.clear()
                 errors.append(error)
 
-    helpers = [_HELPERS.submit(go) for _ in range(min(threads, len(pieces)) - 1)]
+    helpers = [_HELPERS.submit(go) for _ in range(min(threads, len(left)) - 1)]
     try:
         go()
     finally:
-        pieces.clear()
+        left.clear()
         wait([helper for helper in helpers if not helper.cancel()])
     if errors:
         raise errors[0]
+
+
+def fill_in_threads(
+    threads: int, work: Callable[[slice, NDArray[np.uint8]], object], parts: Sequence[slice], size: int
+) -> NDArray[np.uint8]:
+    """Return numbers of ``size`` bytes: ``work`` is called with each of the consecutive parts, and the room for it."""
+    made = np.empty((parts[-1].stop if parts else 0, size), dtype=np.uint8)
+    run_in_threads(threads, lambda part: work(part, made[part]), parts)
+    return made

@@ -12,8 +12,6 @@ one-round prediction reveals of these rows, the grouping, and no value; a passiv
 about.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,16 +23,7 @@ from labelward.kernels.node_rows import depth_of
 from labelward.kernels.shap import add_shapley_values, coalition_weights
 from labelward.messages.explain import ColumnsRequest, RecordColumns
 from labelward.party.context import Context
-from labelward.protocols.secureboost.predict import (
-    Bits,
-    Own,
-    ask_answers,
-    end_requests,
-    leaves_of,
-    margins_of,
-    row_batches,
-    sides_of,
-)
+from labelward.protocols.secureboost import predict
 from labelward.protocols.secureboost.share import ModelShare
 
 Floats = NDArray[np.float64]
@@ -42,17 +31,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, order=True)
 class Feature:
-    """A column on which a model splits.
+    """A column on which a model splits."""
 
-    Attributes:
-        party: its owner.
-        number: an own column's position; for another party's column the number that the party gave it.
-        name: empty where the owner does not reveal it.
-    """
-
-    party: str
-    number: int
-    name: str = ""
+    party: str  # its owner
+    number: int  # an own column's position; for another party's column the number that the party gave it
+    name: str = ""  # empty where the owner does not reveal it
 
     @property
     def label(self) -> str:
@@ -66,17 +49,11 @@ Features = Mapping[str, tuple[Feature, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Importance:
-    """Importance of one column.
-
-    Attributes:
-        feature: the column.
-        weight: number of splits.
-        total_gain: sum of their gains.
-    """
+    """Importance of one column."""
 
     feature: Feature
-    weight: int
-    total_gain: float
+    weight: int  # number of splits
+    total_gain: float  # sum of their gains
 
     @property
     def gain(self) -> float:
@@ -86,19 +63,12 @@ class Importance:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """SHAP values of some rows, in margins (a forest's are averages over its trees).
+    """SHAP values of some rows, in margins (a forest's are averages over its trees)."""
 
-    Attributes:
-        features: the columns on which the model splits, by party, then number.
-        values: float64 [rows, features, outputs]; their sum over the features is ``margins - expected``.
-        expected: float64 [outputs]: the mean margin of the background rows.
-        margins: float64 [rows, outputs].
-    """
-
-    features: tuple[Feature, ...]
-    values: Floats
-    expected: Floats
-    margins: Floats
+    features: tuple[Feature, ...]  # the columns on which the model splits, by party, then number
+    values: Floats  # float64 [rows, features, outputs]; their sum over the features is ``margins - expected``
+    expected: Floats  # float64 [outputs]: the mean margin of the background rows
+    margins: Floats  # float64 [rows, outputs]
 
 
 def columns_active(ctx: Context, share: ModelShare) -> Features:
@@ -128,7 +98,6 @@ def columns_passive(ctx: Context, share: ModelShare, *, names: bool = False) -> 
     """Answer the active party which of this party's splits are on the same column.
 
     Args:
-        share: this party's share.
         names: whether to reveal the names of these columns, too.
 
     Raises:
@@ -147,7 +116,6 @@ def importance(share: ModelShare, features: Features) -> tuple[Importance, ...]:
     """Return the importance of every column on which the model splits, largest total gain first.
 
     Args:
-        share: the active party's share.
         features: what :func:`columns_active` returned.
     """
     weights: dict[Feature, int] = {}
@@ -161,14 +129,15 @@ def importance(share: ModelShare, features: Features) -> tuple[Importance, ...]:
     return tuple(sorted(found, key=lambda each: (-each.total_gain, each.feature)))
 
 
-def explain(ctx: Context, share: ModelShare, features: Features, own: Own, rows: int, background: int) -> Explanation:
+def explain(
+    ctx: Context, share: ModelShare, features: Features, own: predict.Own, rows: int, background: int
+) -> Explanation:
     """Return the SHAP values of the first ``rows`` rows, with the ``background`` rows after them as background.
 
     The passive parties run :func:`~labelward.protocols.secureboost.predict.predict_passive` on all
     ``rows + background`` rows. Costs rows x background x trees descents.
 
     Args:
-        share: the active party's share.
         features: what :func:`columns_active` returned.
         own: as for :func:`~labelward.protocols.secureboost.predict.predict_active`, with all rows.
         rows: how many rows are explained.
@@ -182,19 +151,19 @@ def explain(ctx: Context, share: ModelShare, features: Features, own: Own, rows:
         reason = f"at least 1 row is needed but got {background}"
         raise DataError(reason, code="range", field="background", value=background)
     number, parts = 0, []
-    for span in row_batches(share, rows, rows + background):
-        parts.append(ask_answers(ctx, share, own, span, number))
+    for span in predict.row_batches(share, rows, rows + background):
+        parts.append(predict.ask_answers(ctx, share, own, span, number))
         number += 1
     behind = {party: np.concatenate([part[party] for part in parts], axis=1) for party in parts[0]}
     players = tuple(sorted({each for named in features.values() for each in named}))
     values, margins = np.zeros((rows, len(players), share.outputs)), np.empty((rows, share.outputs))
-    for start, stop in row_batches(share, 0, rows):
-        answers = ask_answers(ctx, share, own, (start, stop), number)
+    for start, stop in predict.row_batches(share, 0, rows):
+        answers = predict.ask_answers(ctx, share, own, (start, stop), number)
         number += 1
-        margins[start:stop] = margins_of(share, leaves_of(share, answers, stop - start))
+        margins[start:stop] = predict.margins_of(share, predict.leaves_of(share, answers, stop - start))
         values[start:stop] = _shapley(share, _places(features, players), answers, behind, (stop - start, background))
-    end_requests(ctx, share, rows + background, dict.fromkeys(ctx.peers, number))
-    expected = margins_of(share, leaves_of(share, behind, background)).mean(axis=0)
+    predict.end_requests(ctx, share, rows + background, dict.fromkeys(ctx.peers, number))
+    expected = predict.margins_of(share, predict.leaves_of(share, behind, background)).mean(axis=0)
     return Explanation(features=players, values=values, expected=expected, margins=margins)
 
 
@@ -207,8 +176,8 @@ def _places(features: Features, players: tuple[Feature, ...]) -> dict[str, NDArr
 def _shapley(
     share: ModelShare,
     places: Mapping[str, NDArray[np.int32]],
-    answers: Mapping[str, Bits],
-    behind: Mapping[str, Bits],
+    answers: Mapping[str, predict.Bits],
+    behind: Mapping[str, predict.Bits],
     counts: tuple[int, int],
 ) -> Floats:
     """Return float64 [rows, players, outputs] for a batch; ``counts``: rows explained, rows of background."""
@@ -225,8 +194,8 @@ def _shapley(
             tree.branches(),
             np.array(columns, np.int32),
             weights,
-            sides_of(tree, share.parties, answers, counts[0]),
-            sides_of(tree, share.parties, behind, counts[1]),
+            predict.sides_of(tree, share.parties, answers, counts[0]),
+            predict.sides_of(tree, share.parties, behind, counts[1]),
             coalition_weights(depth),
             here,
         )

@@ -6,8 +6,6 @@ splits, which neither training nor prediction reveals. Where one party refuses, 
 is written.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable
@@ -30,7 +28,6 @@ def export_active(ctx: Context, share: ModelShare, path: Path, *, purpose: str) 
     See :mod:`~labelward.protocols.secureboost.xgboost_json` for what differs from the federated model.
 
     Args:
-        share: the active party's share.
         path: the file to be written, ending in ``.json``, with mode 0600; an existing one is replaced.
         purpose: a free text, by which the passive parties' callers decide.
 
@@ -68,7 +65,6 @@ def export_passive(
     """Answer a request to export the joined model; returns the parties that refused (none: the splits were sent).
 
     Args:
-        share: this party's share.
         consent: whether this party agrees; a function decides by the purpose that the active party states.
         names: whether to reveal the names of this party's columns, too; else they become ``f0``, ``f1``, ... in the
             order of its share.

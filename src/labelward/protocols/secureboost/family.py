@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.attacks.base import AttackerData
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
@@ -60,8 +63,9 @@ from labelward.protocols.family import (
 from labelward.protocols.secureboost.active import train_active
 from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
-from labelward.protocols.secureboost.policy_hooks import VISITED
+from labelward.protocols.secureboost.policy_hooks import VISITED, VISITED_PASSIVE
 from labelward.protocols.secureboost.predict import predict_active, predict_passive
+from labelward.protocols.secureboost.replay import replayed_rows
 from labelward.protocols.secureboost.session import run_active, run_passive, setup_of
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.protocols.secureboost.targets import check_model, fitted_objective
@@ -75,6 +79,7 @@ class TreeFamily(ModelFamily[ModelShare]):
 
     roles: ClassVar[Mapping[str, Role]] = {
         ACTIVE: Role(
+            attacks_as=(ACTIVE,),
             points=VISITED,
             sends={
                 PASSIVE: (
@@ -84,12 +89,14 @@ class TreeFamily(ModelFamily[ModelShare]):
             },
         ),
         PASSIVE: Role(
+            attacks_as=(PASSIVE,),
+            points=VISITED_PASSIVE,
             sends={
                 ACTIVE: (
                     *(LevelHistograms, SplitMasks, PredictAnswers, PathAnswers, RecordColumns),
                     *(ExportConsent, ExportRecords),
                 )
-            }
+            },
         ),
     }
 
@@ -187,7 +194,7 @@ class TreeFamily(ModelFamily[ModelShare]):
         task, columns = TrainingTask(params=self.params, agreed=agreed), _party_inputs(inputs.data)
         if inputs.labels is None:
             setup = setup_of(self.params, classes=0, active_columns=0, passive=(ctx.party,))
-            self.check_policies({ctx.party: ctx.policies.policies}, ctx.topology, {PASSIVE: setup})
+            self.check_own_policies(ctx, setup)
             outcome = run_passive(ctx, task, columns, engine, share=inputs.share)
             return RoleResult(share=outcome.share, counts=outcome.counts, fingerprint=outcome.fingerprint)
         ended = run_active(ctx, task, columns, inputs.labels, engine, share=inputs.share)
@@ -221,6 +228,15 @@ class TreeFamily(ModelFamily[ModelShare]):
     def visibility(self, view: View, inputs: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelFamily.visibility`; for the active party a tree without splits is not counted."""
         return _seen_by_active(view) if view.header.role == ACTIVE else _seen_by_passive(view, inputs, labels)
+
+    def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:
+        """See :meth:`ModelFamily.own`: at the active party the integers that it encrypted."""
+        if own.labels is None:
+            return own
+        share = self.load(model)
+        weights = np.ones(len(own.labels)) if own.weights is None else own.weights
+        rows = partial(replayed_rows, share=share, params=self.params, labels=own.labels, weights=weights)
+        return replace(own, encrypted_rows=rows)
 
     def load(self, folder: Path) -> ModelShare:
         """See :meth:`ModelFamily.load`."""

@@ -53,12 +53,15 @@ class HistogramBlock:
         sums: int64 [columns, nodes, bins, k].
         sizes: int32 [columns]: number of bins of each column.
         kinds: int8 [columns]: 0 ordered, 1 categorical, 2 rising, 3 falling.
+        starts: bool [columns, nodes, bins]: where bins were summed together, the lowest of each such cell, at which the
+            sums stand; None: each bin is a cell.
     """
 
     columns: Integers
     sums: Integers
     sizes: NDArray[np.int32]
     kinds: NDArray[np.int8]
+    starts: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -166,10 +169,20 @@ def add_siblings(wanted: Sequence[int], summed: PartyHistograms, parents: PartyH
             if node in at:
                 sums[:, position] = block.sums[:, at[node]]
             else:
-                of_parent, of_sibling = whole.sums[:, above[parent(node)]], block.sums[:, at[sibling(node)]]
-                np.subtract(of_parent, of_sibling, out=sums[:, position])
+                of_parent, other = whole.sums[:, above[parent(node)]], at[sibling(node)]
+                if block.starts is not None:
+                    of_parent = _merged(of_parent, block.starts[:, other])
+                np.subtract(of_parent, block.sums[:, other], out=sums[:, position])
         blocks.append(replace(block, sums=sums))
     return PartyHistograms(tuple(wanted), tuple(blocks))
+
+
+def _merged(sums: Integers, starts: NDArray[np.bool_]) -> Integers:
+    """Return int64 [columns, bins, k]: sums of bins added up at the start of their cell."""
+    found, bins = np.zeros_like(sums), np.arange(sums.shape[1])
+    cell = np.maximum.accumulate(np.where(starts, bins, 0), axis=1)
+    np.add.at(found, (np.arange(len(sums))[:, None], cell), sums)
+    return found
 
 
 # -- which cells travel ------------------------------------------------------------------------------------------------
@@ -224,14 +237,13 @@ class CellMask:
         """
         bins = max(sizes, default=1)
         shape = (len(sizes), slots, bins)
-        if len(cells) != (len(sizes) * slots * bins + 7) // 8:
+        if len(cells) != _bitmap_bytes(shape):
             reason = f"{len(cells)} bytes for the bitmap of {len(sizes)}·{slots}·{bins} cells"
             raise CodecError(reason, code="malformed", value=len(cells))
         if len(implied) != 2 * len(sizes) * slots:
             reason = f"{len(implied)} bytes for the implied bins of {len(sizes)} columns and {slots} nodes"
             raise CodecError(reason, code="malformed", value=len(implied))
-        bits = np.unpackbits(np.frombuffer(cells, np.uint8), bitorder="little")
-        filled = bits[: len(sizes) * slots * bins].astype(np.bool_).reshape(shape)
+        filled = unpack_cells(cells, shape)
         if (filled & (np.arange(bins) >= np.array(sizes, dtype=np.int64)[:, None, None])).any():
             raise CodecError("a cell has rows in a bin that its column does not have", code="peer-message")
         left_out = np.frombuffer(implied, "<u2").astype(np.int64).reshape(shape[:2])
@@ -321,18 +333,27 @@ def receive_histograms(ctx: Context, request: HistogramRequest, private: Private
         raise request.error("sent sums that leave out columns or repeat them", 0)
     sizes, kinds = np.ones(len(columns), dtype=np.int32), np.zeros(len(columns), dtype=np.int8)
     sums_of: dict[int, Integers] = {}
+    starts_of: dict[int, NDArray[np.bool_]] = {}
     for message, part in received:
         at = list(message.columns)
+        if message.starts:
+            starts_of.update(zip(at, _starts(request, message), strict=True))
         sizes[at] = message.sizes
         if message.kinds:
             kinds[at] = np.frombuffer(message.kinds, dtype=np.int8)
         sums_of.update(zip(at, part, strict=True))
-    blocks = tuple(_block(each, sums_of, sizes, kinds) for each in group_by_width(sizes))
+    if starts_of and len(starts_of) != len(columns):
+        raise request.error("merged bins of some columns only", 0)
+    blocks = tuple(_block(each, sums_of, sizes, kinds, starts_of) for each in group_by_width(sizes))
     return add_siblings(request.wanted, PartyHistograms(request.nodes, blocks), request.parents)
 
 
 def _block(
-    columns: Integers, sums_of: dict[int, Integers], sizes: NDArray[np.int32], kinds: NDArray[np.int8]
+    columns: Integers,
+    sums_of: dict[int, Integers],
+    sizes: NDArray[np.int32],
+    kinds: NDArray[np.int8],
+    starts_of: dict[int, NDArray[np.bool_]],
 ) -> HistogramBlock:
     """Return the sums of some columns in one array; bins that a column does not have are empty."""
     own, first = sizes[columns], sums_of[int(columns[0])]
@@ -340,7 +361,43 @@ def _block(
     for position, column in enumerate(columns.tolist()):
         given = sums_of[column][:, : own[position]]
         sums[position, :, : given.shape[1]] = given
-    return HistogramBlock(columns, sums, own, kinds[columns])
+    starts = np.zeros(sums.shape[:3], dtype=np.bool_) if starts_of else None
+    if starts is not None:
+        for position, column in enumerate(columns.tolist()):
+            marked = starts_of[column][:, : own[position]]
+            starts[position, :, : marked.shape[1]] = marked
+    return HistogramBlock(columns, sums, own, kinds[columns], starts)
+
+
+def _starts(request: HistogramRequest, message: LevelHistograms) -> NDArray[np.bool_]:
+    """Return bool [columns, nodes, bins]: the lowest bins of the message's cells; bin 0 is one, and so is every filled
+    bin."""
+    shape = (len(message.sizes), len(request.nodes), max(message.sizes))
+    step = (request.tree, request.depth, message.part)
+    with_starts = unpack_cells(message.starts, shape) if len(message.starts) == _bitmap_bytes(shape) else None
+    filled = unpack_cells(message.cells, shape)
+    if with_starts is None or not with_starts[..., 0].all() or (filled & ~with_starts).any():
+        raise PeerError(
+            request.peer, "sent sums of bins that start no cell", message="LevelSums", step=step, code="peer-message"
+        )
+    return with_starts
+
+
+def pack_starts(cells: NDArray[np.int32], sizes: tuple[int, ...]) -> bytes:
+    """Return the lowest bins of cells, int32 [nodes, columns, bins], as bits by column, node and bin."""
+    bins = np.arange(cells.shape[2])
+    starts = (cells == bins) & (bins < np.array(sizes)[:, None])
+    return np.packbits(starts.transpose(1, 0, 2).reshape(-1), bitorder="little").tobytes()
+
+
+def unpack_cells(bits: bytes, shape: tuple[int, int, int]) -> NDArray[np.bool_]:
+    """Return bool [columns, nodes, bins] of packed bits (row-major, little-endian within a byte)."""
+    flat = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[: int(np.prod(shape))]
+    return flat.astype(np.bool_).reshape(shape)
+
+
+def _bitmap_bytes(shape: tuple[int, int, int]) -> int:
+    return (int(np.prod(shape)) + 7) // 8
 
 
 def _receive(

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 
 from labelward.errors import PeerError
 from labelward.he.base import EncryptedRows, EncryptedSums, PublicKey
+from labelward.kernels.bin_merging import count_bins, merged_codes
 from labelward.kernels.histogram import groups
-from labelward.kernels.node_rows import NodeRows, depth_of
+from labelward.kernels.node_rows import NodeRows, ancestors, depth_of, parent, sibling
+from labelward.kernels.split_search import CATEGORICAL
 from labelward.messages.base import RowMask
 from labelward.messages.tree import (
     EncryptedForestRows,
@@ -35,11 +37,13 @@ from labelward.messages.tree import (
     SplitMasks,
     TrainingEnd,
     TreeStart,
+    WinningSplit,
     WinningSplits,
 )
 from labelward.party.context import Context
+from labelward.policy.base import BinCounts
 from labelward.protocols.secureboost.column_binner import ColumnBinner, LevelBins, SplitLedger, TreeBinner
-from labelward.protocols.secureboost.histogram_message import CellMask, split_into_messages
+from labelward.protocols.secureboost.histogram_message import CellMask, pack_starts, split_into_messages
 from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.policy_hooks import release_own_sides
@@ -162,6 +166,8 @@ class _Tree:
         self.rows = NodeRows(len(counts), self.sample)
         self.nodes: tuple[int, ...] = ()  # those that were summed at this level
         self.bins: LevelBins | None = None
+        self.cells: dict[int, NDArray[np.int32]] = {}  # of each node that was summed, and of its sibling, merged bins
+        self.split_by: dict[int, int] = {}  # the own column that split a node
 
 
 class _Training:
@@ -239,11 +245,13 @@ class _Training:
             slot = tree.rows.slots(level.build)
             bins = tree.binner.level(slot, slots)
             messages = split_into_messages(bins.sizes, slots, len(tree.sample))
+            cells = self._merged_cells(tree, level.build, slot, bins)
+            all_codes = bins.codes if cells is None else merged_codes(bins.codes, slot, cells)
         tree.nodes, tree.bins = level.build, bins
         for part, columns in enumerate(messages):
             sizes = tuple(bins.sizes[columns].tolist())
             with ctx.phase("aggregate"):
-                codes = bins.codes if len(columns) == bins.codes.shape[1] else bins.codes[:, columns]
+                codes = all_codes if len(columns) == all_codes.shape[1] else all_codes[:, columns]
                 mask = CellMask.of(codes, slot, tree.counts, slots, max(sizes))
                 grouped = groups(codes, slot, max(sizes), mask.implied)
             sums = self._grouped_sums(tree, grouped, slots * max(sizes))
@@ -252,9 +260,38 @@ class _Training:
             # Logical sums count every cell: a protocol without packing leaves none out.
             self.public.counts.add({"logical_sums": (mask.cells.size - len(mask.sent)) * sums.layout.logical})
             kinds = bins.kinds[columns].tobytes() if bins.kinds[columns].any() else b""
-            message = LevelHistograms(*step, part, len(messages), tuple(columns), sizes, sealed, kinds, *mask.packed())
+            starts = b"" if cells is None else pack_starts(cells[:, columns, : max(sizes)], sizes)
+            packed = (*mask.packed(), starts)
+            message = LevelHistograms(*step, part, len(messages), tuple(columns), sizes, sealed, kinds, *packed)
             ctx.send(ctx.active, message, (*step, part))
         return True
+
+    def _merged_cells(
+        self, tree: _Tree, nodes: tuple[int, ...], slot: NDArray[np.int32], bins: LevelBins
+    ) -> NDArray[np.int32] | None:
+        """Ask the party's policies which bins are summed together: int32 [nodes, columns, bins + 1]; None: each alone.
+
+        A node whose parent was not summed takes the cells of the closest ancestor that was.
+        """
+        if not self.ctx.policies.at("before_histograms"):
+            return None
+        width = int(bins.sizes.max())
+        cells = np.tile(np.arange(width + 1, dtype=np.int32), (len(nodes), len(bins.sizes), 1))
+        other = tree.rows.slots([sibling(node) if node else node for node in nodes])
+        above = [next((each for each in ancestors(node) if each in tree.cells), -1) for node in nodes]
+        for position, node in enumerate(above):
+            if node >= 0:
+                cells[position] = tree.cells[node]
+        rows, beside = (count_bins(bins.codes, each, len(nodes), width) for each in (slot, other))
+        merged = self.ctx.policies.before_histograms(BinCounts(rows=rows, sibling=beside, cells=cells))
+        for position, node in enumerate(nodes):
+            column = tree.split_by.get(parent(node), -1)
+            if column >= 0 and above[position] == parent(node):
+                merged[position, column] = cells[position, column]
+            tree.cells[node] = merged[position]
+            if node:
+                tree.cells[sibling(node)] = merged[position]
+        return merged
 
     def _check_nodes(self, tree: _Tree, nodes: tuple[int, ...], step: tuple[int, int]) -> None:
         """Refuse to sum anything but leaves of this depth, each once."""
@@ -296,9 +333,11 @@ class _Training:
             offered = bins.offers(slot, split.column, split.code, split.categories)
             if not known or not offered or split.record != len(self.ledger):
                 raise _error(ctx, f"chose a split that was not offered: {split}", "ChosenSplits", step, split)
-            left = RowMask.pack(tree.binner.split(bins, slot, tree.rows.rows(split.node), split, self.ledger))
+            whole = split if split.node not in tree.cells else _whole_cells(split, tree.cells[split.node], bins)
+            tree.split_by[split.node] = split.column
+            left = RowMask.pack(tree.binner.split(bins, slot, tree.rows.rows(split.node), whole, self.ledger))
             name, threshold = self.binner.names[self.ledger.columns[-1]], self.ledger.thresholds[-1]
-            how = (split.record, left, split.missing_left, split.categories)
+            how = (split.record, left, whole.missing_left, whole.categories)
             ctx.observe(OwnSplit(tree.number, split.node, name, threshold, *how))
             answers.append(NodeSplit(split.node, left))
         for answer in answers:
@@ -336,6 +375,21 @@ def _repeated_sums(
         again = np.where((times >= least)[:, None], grouped, np.int32(-1))
         sums = sums + rows.group_sums(again, n_groups, start)
     return sums
+
+
+def _whole_cells(split: WinningSplit, cells: NDArray[np.int32], bins: LevelBins) -> WinningSplit:
+    """Return a split of merged bins: a cell goes left whole if its lowest bin does."""
+    own, size = cells[split.column], int(bins.sizes[split.column])
+    if bins.kinds[split.column] == CATEGORICAL:
+        goes = np.isin(own, split.categories)
+        chosen = tuple(np.flatnonzero(goes[:size]).tolist())
+        whole = msgspec.structs.replace(split, categories=chosen)
+    else:
+        goes = own <= split.code
+        whole = msgspec.structs.replace(split, code=int(np.flatnonzero(goes[:size])[-1]))
+    if own[-1] < len(own) - 1:  # rows without a value lie in a cell
+        whole = msgspec.structs.replace(whole, missing_left=bool(goes[-1]))
+    return whole
 
 
 def _error(ctx: Context, reason: str, message: str, step: tuple[int, ...], value: Any = None) -> PeerError:

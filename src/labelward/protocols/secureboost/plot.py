@@ -4,8 +4,6 @@ A passive party's split shows its owner, and its column where the party has reve
 :func:`~labelward.protocols.secureboost.explain.columns_active`). The threshold always remains the owner's secret.
 """
 
-from __future__ import annotations
-
 from html import escape
 
 from labelward.errors import DataError
@@ -21,8 +19,6 @@ def draw_text(share: ModelShare, tree: int, features: Features | None = None) ->
     """Return the tree as lines of text, indented by depth; "yes" is left.
 
     Args:
-        share: the active party's share.
-        tree: its number.
         features: the columns of all records, where known.
 
     Raises:

@@ -17,6 +17,7 @@ from labelward.messages.base import Array, Released, RowMask
 from labelward.messages.tree import NodeSplit, WinningSplit
 from labelward.party.context import Context
 from labelward.policy.base import (
+    PASSIVE_TREE_POINTS,
     TREE_POINTS,
     CandidateSplits,
     FinishedTree,
@@ -34,7 +35,9 @@ from labelward.protocols.secureboost.knowledge_tracker import KnowledgeTracker
 from labelward.protocols.secureboost.split_finding import BestSplit, PartyCandidates
 
 VISITED = frozenset(TREE_POINTS)
-"""The points at which this protocol asks policies."""
+"""The points at which this protocol asks policies of the active party."""
+VISITED_PASSIVE = frozenset(PASSIVE_TREE_POINTS)
+"""The points at which it asks policies of a passive party."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -13,8 +13,6 @@ tree's shape and who owns which split; the owner alone knows its column and thre
 A passive party serves both: the request says which it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -22,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import InputError, PeerError, PolicyError, unknown_name
-from labelward.kernels.node_rows import depth_of
+from labelward.kernels.node_rows import depth_of, route_rows
 from labelward.kernels.objectives import objective
-from labelward.kernels.tree_routing import route_rows
 from labelward.messages.base import RowMask, wire_name
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import PredictAnswers, PredictRequest
@@ -66,11 +63,7 @@ def predict_active(ctx: Context, share: ModelShare, own: Own, rows: int, *, mode
 
 
 def to_predictions(share: ModelShare, margins: Floats) -> Floats:
-    """Return predictions from margins [rows, outputs]: probabilities [rows, classes], or means [rows].
-
-    Args:
-        share: the active party's.
-    """
+    """Return predictions from margins [rows, outputs]: probabilities [rows, classes], or means [rows]."""
     return objective(share.objective, classes=len(share.classes)).predicted(margins)
 
 
@@ -89,7 +82,6 @@ def predict_passive(ctx: Context, share: ModelShare, x: Floats) -> None:
     """Answer until the active party asks for no more rows.
 
     Args:
-        share: this party's share.
         x: its columns of the agreed rows: float64 [rows, columns].
 
     Raises:
@@ -138,10 +130,8 @@ def leaves_reached(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[s
     """Return int32 [rows]: the position in ``tree.leaves`` of the leaf that each row reaches.
 
     Args:
-        tree: the tree.
         parties: in party order, as ``TreeShape.owners`` counts them.
         answers: for each owner bool [records, rows]: whether the row goes left.
-        rows: number of rows.
 
     Raises:
         PeerError: an owner has answered for fewer splits than the tree has of it, or for other rows.
@@ -223,12 +213,11 @@ def _routes(ctx: Context, share: ModelShare, own: Own, rows: int, mode: Mode) ->
     if mode not in get_args(Mode):
         raise InputError(unknown_name("mode of prediction", mode, get_args(Mode)), code="choice", value=mode)
     if mode == "levels" and share.records:
-        raise PolicyError(
+        reason = (
             "a repaired model predicts in one round only: level by level its passive parties would learn which of "
-            "their splits are still in use, and that depends on true labels",
-            code="inapplicable",
-            value=mode,
+            "their splits are still in use, and that depends on true labels"
         )
+        raise PolicyError(reason, code="inapplicable", value=mode)
     numbers = dict.fromkeys(ctx.peers, 0)
     for number, (start, stop) in enumerate(row_batches(share, 0, rows)):
         if mode == "one-round":
@@ -336,10 +325,7 @@ def _path_sides(
             mask = rows.unpack(len(x))
         codes = own.categories.get(record)
         one = Records(
-            (0,),
-            (own.thresholds[record],),
-            (0,) if record in missing_left else (),
-            {} if codes is None else {0: codes},
+            (0,), (own.thresholds[record],), (0,) if record in missing_left else (), {} if codes is None else {0: codes}
         )
         sides.append(one.answers(x[mask, own.columns[record]][:, None])[0])
     return np.concatenate(sides)

@@ -72,6 +72,7 @@ def setup_of(params: TreeModel, *, classes: int, active_columns: int, passive: t
         replace=params.replace,
         sampling=params.sampling,
         stops_early=params.early_stopping_rounds > 0,
+        candidates=params.candidates,
     )
 
 
@@ -106,6 +107,7 @@ def run_active(
         private = engine.generate(task.agreed.bits, protection=ctx.protection, insecure=task.agreed.insecure)
     checkpoint = load_checkpoint(ctx, task.agreed.resume)
     model = checkpoint.targets.model if checkpoint else ctx.protection.bytes(8).hex()
+    ctx.checkpoints.name_model(model, task.agreed.resume)
     for peer in ctx.peers:
         ctx.send(peer, KeyOffer(private.public.material(), model), _STEP)
     warm = None
@@ -165,6 +167,7 @@ def run_passive(
             code="disagreement",
             value=(offer.engine, offer.bits),
         )
+    ctx.checkpoints.name_model(offered.model, task.agreed.resume)
     public: PublicKey = engine.public(offer, protection=ctx.protection, insecure=task.agreed.insecure)
     before, grown = Records(), 0
     if share is not None:

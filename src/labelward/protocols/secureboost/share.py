@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import FileFormatError, OutputError
 from labelward.kernels.node_rows import children
+from labelward.party.evidence import Evidence
 from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import Kind
 
@@ -36,24 +37,17 @@ class TreeShape(msgspec.Struct, frozen=True):
     """One tree as the active party keeps it.
 
     Attributes:
-        nodes: numbers of the split nodes, ascending.
-        owners: for each split the position of its owner in ``ModelShare.parties``.
-        records: for each split the owner's record number.
-        leaves: numbers of the leaves, ascending.
         weights: for each leaf its weights, learning rate included: one for each of the tree's outputs, leaf by leaf.
-        output: the one output that the tree adds to; -1: all of them.
-        gains: for each split its gain.
-        covers: sum of hessians (in a forest: of row weights) of each split, then of each leaf.
     """
 
-    nodes: tuple[int, ...]
-    owners: tuple[int, ...]
-    records: tuple[int, ...]
-    leaves: tuple[int, ...]
+    nodes: tuple[int, ...]  # numbers of the split nodes, ascending
+    owners: tuple[int, ...]  # for each split the position of its owner in ``ModelShare.parties``
+    records: tuple[int, ...]  # for each split the owner's record number
+    leaves: tuple[int, ...]  # numbers of the leaves, ascending
     weights: tuple[float, ...]
-    output: int = -1
-    gains: tuple[float, ...] = ()
-    covers: tuple[float, ...] = ()
+    output: int = -1  # the one output that the tree adds to; -1: all of them
+    gains: tuple[float, ...] = ()  # for each split its gain
+    covers: tuple[float, ...] = ()  # sum of hessians (in a forest: of row weights) of each split, then of each leaf
 
     def leaf_values(self) -> Floats:
         """Return the weights as float64 [leaves, outputs of the tree]."""
@@ -117,33 +111,27 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
     """One party's part of a model. What is marked (active) is empty or at its default in a passive party's share.
 
     Attributes:
-        model: random identifier of the training; shares of different trainings do not fit together.
-        parties: all parties in party order, the active one first.
-        columns: names of the party's columns, in the order in which prediction expects them.
-        trees: (active) shapes and leaf weights.
-        classes: (active) class names; empty for regression.
         objective: (active) such as ``"binary:logistic"``; ``"gini"`` or ``"variance"`` in a forest.
-        base: (active) margin of each output before any tree.
-        categories: for each of the party's categorical columns its categories, by code.
-        grown: number of trees in which the party took part; a warm start continues from there.
         records: (active) only where trees were repaired: for each party the number of splits that the trees had of it
             before. Some are no longer in use, and no party learns which.
+        evidence: of the training; None in a share that was not saved with a view.
     """
 
     format: int = FORMAT
     kind: Literal["secureboost", "forest"] = "secureboost"
-    model: str
+    model: str  # random identifier of the training; shares of different trainings do not fit together
     party: str
-    parties: tuple[str, ...]
-    columns: tuple[str, ...]
+    parties: tuple[str, ...]  # all parties in party order, the active one first
+    columns: tuple[str, ...]  # names of the party's columns, in the order in which prediction expects them
     own: Records
-    trees: tuple[TreeShape, ...] = ()
-    classes: tuple[str, ...] = ()
+    trees: tuple[TreeShape, ...] = ()  # (active) shapes and leaf weights
+    classes: tuple[str, ...] = ()  # (active) class names; empty for regression
     objective: str = "binary:logistic"
-    base: tuple[float, ...] = (0.0,)
-    categories: dict[str, tuple[str, ...]] = {}
-    grown: int = 0
+    base: tuple[float, ...] = (0.0,)  # (active) margin of each output before any tree
+    categories: dict[str, tuple[str, ...]] = {}  # for each of the party's categorical columns its categories, by code
+    grown: int = 0  # number of trees in which the party took part; a warm start continues from there
     records: dict[str, int] = {}
+    evidence: Evidence | None = None
 
     @property
     def outputs(self) -> int:
@@ -196,36 +184,23 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What training returns at the active party.
-
-    Attributes:
-        trees: shapes and leaf weights.
-        owners: party names in the order of ``TreeShape.owners``.
-        own: for each block of own columns the records of its splits.
-        tally: how often policies acted: candidates refused, splits hidden, splits given up.
-        objective: name of the fitted objective.
-        base: margin of each output before any tree.
-        grown: number of trees in which the first block took part.
-        history: validation metric after each round; empty without validation rows.
-        records: see :class:`ModelShare`.
-    """
+    """What training returns at the active party."""
 
     trees: tuple[TreeShape, ...]
-    owners: tuple[str, ...]
-    own: dict[str, Records]
-    tally: dict[str, int]
-    objective: str
-    base: tuple[float, ...]
-    grown: int
-    history: tuple[float, ...]
-    records: dict[str, int]
+    owners: tuple[str, ...]  # party names in the order of ``TreeShape.owners``
+    own: dict[str, Records]  # for each block of own columns the records of its splits
+    tally: dict[str, int]  # how often policies acted: candidates refused, splits hidden, splits given up
+    objective: str  # name of the fitted objective
+    base: tuple[float, ...]  # margin of each output before any tree
+    grown: int  # number of trees in which the first block took part
+    history: tuple[float, ...]  # validation metric after each round; empty without validation rows
+    records: dict[str, int]  # see :class:`ModelShare`
 
     def share(self, kind: Kind, columns: Columns, classes: tuple[str, ...], *, model: str = "") -> ModelShare:
         """Return the active party's share.
 
         Args:
             columns: the first block of own columns.
-            classes: names of the classes; empty for regression.
             model: identifier of the training; empty where there is no other party.
         """
         return ModelShare(

@@ -18,8 +18,6 @@ Differences between the two formats, and how they are bridged:
 - The power of Tweedie's variance does not affect predictions, and is not exported: XGBoost's default is written.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -54,7 +52,6 @@ def xgboost_json(share: ModelShare, records: Mapping[str, ExportRecords]) -> byt
     columns are the parties' codes.
 
     Args:
-        share: the active party's share.
         records: every party's splits.
 
     Raises:
@@ -213,12 +210,7 @@ def _tree(
         "split_indices": indices,
         "split_type": kinds,
         "sum_hessian": _float32(covers),
-        "tree_param": {
-            "num_deleted": "0",
-            "num_feature": str(width),
-            "num_nodes": str(size),
-            "size_leaf_vector": "1",
-        },
+        "tree_param": {"num_deleted": "0", "num_feature": str(width), "num_nodes": str(size), "size_leaf_vector": "1"},
     }
 
 

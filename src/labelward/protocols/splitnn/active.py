@@ -37,6 +37,7 @@ from labelward.protocols.splitnn.bottom_model import (
     batches,
     device_of,
     epoch_order,
+    order_digest,
     prediction_batches,
 )
 from labelward.protocols.splitnn.checkpointing import ActiveState, restore, snapshot_weights
@@ -44,7 +45,6 @@ from labelward.protocols.splitnn.inputs import NetLabels
 from labelward.protocols.splitnn.losses import EpochRecord, EpochScore, NetObjective
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.tensors import as_array, diverged, is_finite, pack_tensor, unpack_array
-from labelward.rng import learning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,10 @@ class _Server:
                 own.keep()
 
     def save(self) -> None:
-        """Write the checkpoint between two epochs."""
+        """Write the checkpoint between two epochs, of a state that is finite."""
+        for own in (self.bottom, self.top):
+            if own is not None and not own.finite:
+                raise diverged(self.ctx.party, "a weight", len(self.history) - 1, None, self.params)
         if not self.ctx.checkpoints.kept:
             return
         state = ActiveState(
@@ -179,9 +182,9 @@ class _Server:
     def learn(self, epoch: int) -> EpochScore:
         """Train on all training rows once."""
         ctx = self.ctx
-        for peer in ctx.peers:
-            ctx.send(peer, EpochStart(), (epoch,))
         order = epoch_order(ctx.seed, epoch, self.rows)
+        for peer in ctx.peers:
+            ctx.send(peer, EpochStart(order_digest(order)), (epoch,))
         ctx.observe(EpochOrder(epoch, Array.pack(order)))
         places = torch.from_numpy(order).long().to(self.device)
         for own in (self.bottom, self.top):
@@ -272,7 +275,7 @@ class _Server:
             values=values,
             targets=self.values[rows],
             classes=self.objective.classes,
-            draw=lambda what: learning(self.ctx.seed, self.ctx.party, step[0], what),
+            draw=lambda what: self.ctx.private.learning(self.ctx.seed, step[0], what),
             protection=self.ctx.protection,
         )
         return self.ctx.policies.on_returned_gradient(outgoing).map(lambda values: pack_tensor(values, self.params))

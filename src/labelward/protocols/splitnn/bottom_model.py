@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,7 @@ from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from labelward.protocols.splitnn.models.tabular import Hashed, TableEncoder
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.tensors import as_tensor
-from labelward.rng import learning
+from labelward.rng import PrivateSeed, keyed, learning
 
 _LEAST_PIECE = 1024
 
@@ -35,13 +37,26 @@ def device_of(params: SplitNet) -> torch.device:
 
 
 def torch_generator(seed: int, party: str, purpose: str) -> torch.Generator:
-    """Return torch's generator for the learning draws of one purpose."""
+    """Return the generator that version 0.1.0 drew initial weights from; all parties can repeat it."""
     return torch.Generator().manual_seed(int(learning(seed, party, 0, purpose).integers(1 << 62)))
+
+
+def start_key(private: PrivateSeed, seed: int, party: str, part: Literal["bottom", "top"]) -> bytes:
+    """Return the key of the draws of a party's initial weights, which no other party can repeat.
+
+    Whoever can repeat them inverts first embeddings to columns, and names the classes behind returned gradients.
+    """
+    return private.key(seed, 0, f"{part} of {party}")
 
 
 def epoch_order(seed: int, epoch: int, rows: int) -> NDArray[np.int32]:
     """Return the training rows in the order of an epoch; all parties draw the same."""
     return learning(seed, "", epoch, "batch order").permutation(rows).astype(np.int32)
+
+
+def order_digest(order: NDArray[np.int32]) -> bytes:
+    """Return the SHA-256 of an order of rows."""
+    return hashlib.sha256(order.astype("<i4", copy=False).data).digest()
 
 
 def batches(rows: int, size: int) -> list[slice]:
@@ -117,6 +132,13 @@ class TrainableModule:
         for weight in self._weights:
             weight.grad = None
 
+    @property
+    def finite(self) -> bool:
+        """Whether all weights, and what the optimizer keeps of them, are finite."""
+        states = (value for state in self.optimizer.state.values() for value in state.values())
+        tensors = (*self._weights, *(value for value in states if isinstance(value, torch.Tensor)))
+        return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+
     def keep(self) -> None:
         """Store the current weights as the best so far."""
         self.best = {name: tensor.clone() for name, tensor in self.module.state_dict().items()}
@@ -133,13 +155,21 @@ class BottomModel(TrainableModule):
 
     Attributes:
         outputs: numbers a row.
+        start: key of the draws of its initial weights; empty for a user's module.
     """
 
     def __init__(
-        self, module: nn.Module, spec: ModelSpec, inputs: NetInputs, params: SplitNet, behavior: Behavior | None = None
+        self,
+        module: nn.Module,
+        spec: ModelSpec,
+        inputs: NetInputs,
+        params: SplitNet,
+        behavior: Behavior | None = None,
+        *,
+        start: bytes = b"",
     ) -> None:
         super().__init__(module, params, behavior)
-        self.spec, self.outputs = spec, spec.outputs
+        self.spec, self.outputs, self.start = spec, spec.outputs, start
         self._rows = inputs.rows
         self._x = as_tensor(inputs.train, params, self.device)
         self._out: torch.Tensor | None = None
@@ -171,12 +201,13 @@ def embed_batches(module: nn.Module, x: torch.Tensor, params: SplitNet) -> Itera
 
 
 def make_bottom(
-    party: str, inputs: NetInputs, params: SplitNet, outputs: int, *, seed: int, behavior: Behavior | None = None
+    party: str, inputs: NetInputs, params: SplitNet, outputs: int, *, start: bytes, behavior: Behavior | None = None
 ) -> BottomModel:
     """Return a party's bottom model, built from its preset or copied from the user's module.
 
     Args:
         outputs: required embedding size; 0: any.
+        start: key of the draws of a preset's weights (:func:`start_key`).
 
     Raises:
         JobError: rows, module and outputs do not fit each other, or the device is not there.
@@ -202,9 +233,9 @@ def make_bottom(
                 field="[model] bottom",
                 value=width,
             )
-        spec = ModelSpec(preset=MODULE, inputs=inputs.shape, outputs=width)
+        spec, start = ModelSpec(preset=MODULE, inputs=inputs.shape, outputs=width), b""
     else:
-        module = build(spec, torch_generator(seed, party, "bottom"), getattr(torch, params.dtype))
+        module = build(spec, keyed(start), getattr(torch, params.dtype))
     first = next(iter(module.children()), None)
     if isinstance(first, TableEncoder | Hashed):
         if params.standardize:
@@ -216,7 +247,7 @@ def make_bottom(
             field=f"party {party!r}",
             value=params.bottom,
         )
-    return BottomModel(module, spec, inputs, params, behavior)
+    return BottomModel(module, spec, inputs, params, behavior, start=start)
 
 
 def _probe(module: nn.Module, inputs: NetInputs, params: SplitNet, party: str) -> int:

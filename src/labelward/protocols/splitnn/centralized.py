@@ -10,18 +10,26 @@ from numpy.typing import NDArray
 from labelward.party.in_process import standalone_context
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.active import TrainingSetup, combine_outputs, train_active_net
-from labelward.protocols.splitnn.bottom_model import BottomModel, device_of, embed_batches, make_bottom
+from labelward.protocols.splitnn.bottom_model import BottomModel, device_of, embed_batches, make_bottom, start_key
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.losses import objective_of
 from labelward.protocols.splitnn.models.presets import ModelSpec
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.session import make_top
 from labelward.protocols.splitnn.tensors import as_array, as_tensor
+from labelward.rng import PrivateSeed
 
 Floats = NDArray[np.float64]
 
 
-def train_centralized(params: SplitNet, parts: Mapping[str, NetInputs], labels: NetLabels, *, seed: int) -> Floats:
+def train_centralized(
+    params: SplitNet,
+    parts: Mapping[str, NetInputs],
+    labels: NetLabels,
+    *,
+    seed: int,
+    private: Mapping[str, PrivateSeed],
+) -> Floats:
     """Train the parties' bottom models and the top model as one, and return its outputs for the test rows.
 
     Draws are those of the federated training, so that it is the same model but for rounding (and for what
@@ -31,6 +39,7 @@ def train_centralized(params: SplitNet, parts: Mapping[str, NetInputs], labels: 
         parts: tables of columns by party, the active one first; one of them at least has a column.
         labels: of the training rows, then of the validation rows.
         seed: of the learning draws.
+        private: by party, the seed of its initial weights.
 
     Returns:
         float64 [test rows, outputs].
@@ -44,7 +53,10 @@ def train_centralized(params: SplitNet, parts: Mapping[str, NetInputs], labels: 
     objective = objective_of(params, labels, first.rows)
     outputs = params.bottom_outputs(objective.outputs)
     inputs = {party: each for party, each in parts.items() if 0 not in each.shape}
-    bottoms = [make_bottom(party, each, params, outputs, seed=seed) for party, each in inputs.items()]
+    bottoms = [
+        make_bottom(party, each, params, outputs, start=start_key(private[party], seed, party, "bottom"))
+        for party, each in inputs.items()
+    ]
     module = _Parallel(
         [each.module for each in bottoms], [each.shape[0] for each in inputs.values()], added=not params.top
     )
@@ -55,7 +67,7 @@ def train_centralized(params: SplitNet, parts: Mapping[str, NetInputs], labels: 
     )
     spec = ModelSpec(preset=MODULE, inputs=whole.shape, outputs=objective.outputs)
     bottom = BottomModel(module, spec, whole, params)
-    ctx = standalone_context(active, seed=seed, rows=first.rows)
+    ctx = standalone_context(active, seed=seed, rows=first.rows, private=private[active])
     top = make_top(ctx, params, first, objective, [each.outputs for each in bottoms])
     fit = TrainingSetup(model="", objective=objective, labels=labels, rows=first.rows, sizes={})
     train_active_net(ctx, params, fit, bottom, top)

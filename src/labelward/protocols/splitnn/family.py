@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.base import AttackerData
+from labelward.attacks.base import AttackerData, SharedStart
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError, unknown_name
 from labelward.he import Counts, Engine
@@ -45,6 +45,7 @@ from labelward.protocols.family import (
     label_vector,
 )
 from labelward.protocols.splitnn._torch import torch
+from labelward.protocols.splitnn.attacker_knowledge import replayed_gradients, shared_start
 from labelward.protocols.splitnn.behavior import Behavior, MaliciousOptimizer
 from labelward.protocols.splitnn.bottom_model import device_of, embed_batches, torch_generator
 from labelward.protocols.splitnn.centralized import train_centralized
@@ -87,12 +88,16 @@ class SplitNetFamily(ModelFamily[NetShare]):
     bulky: ClassVar[bool] = True
     grows: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("torch",)
+    shared_libraries: ClassVar[tuple[str, ...]] = ("numpy", "torch")
 
     roles: ClassVar[Mapping[str, Role]] = {
         ACTIVE: Role(
-            points=VISITED, sends={PASSIVE: (NetStart, EpochStart, BatchGradients, EpochEnd, EmbeddingRequest)}
+            attacks_as=(ACTIVE,),
+            points=VISITED,
+            sends={PASSIVE: (NetStart, EpochStart, BatchGradients, EpochEnd, EmbeddingRequest)},
         ),
         PASSIVE: Role(
+            attacks_as=(PASSIVE,),
             points=VISITED_PASSIVE,
             sends={ACTIVE: (NetReady, BatchEmbeddings, ValidationEmbeddings, EmbeddingAnswer)},
         ),
@@ -210,7 +215,8 @@ class SplitNetFamily(ModelFamily[NetShare]):
             return np.tile(_prior(data), (len(data.test_values), 1))
         parts = {party.name: _party_inputs(party) for party in parties}
         with share_threads(1):
-            outputs = train_centralized(self.params, parts, labels, seed=seed)
+            private = {party.name: party.private for party in parties}
+            outputs = train_centralized(self.params, parts, labels, seed=seed, private=private)
         return _scaled(objective_of(self.params, labels, len(data.train_values)), outputs)
 
     def visibility(self, view: View, inputs: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
@@ -231,9 +237,12 @@ class SplitNetFamily(ModelFamily[NetShare]):
                 field=str(model),
                 value=share.party,
             )
+        own, params = replace(own, shared_start=partial(shared_start, view)), share.settings
+        if own.labels is not None and share.objective is not None and MODULE not in (params.bottom, params.top_model):
+            own = replace(own, returned=partial(replayed_gradients, share, view, own))
         if share.bottom is None:
             return own
-        bottom, params = share.bottom, share.settings
+        bottom = share.bottom
         if params.bottom in _TEXTS:
             outside = None if own.outside is None else own.outside.astype(np.int64)
             own = replace(own, features=own.features.astype(np.int64), outside=outside)
@@ -243,6 +252,10 @@ class SplitNetFamily(ModelFamily[NetShare]):
             bottom=partial(bottom.module, params),
             untrained=lambda: bottom.untrained(params, torch_generator(seed, view.party, "bottom")),
         )
+
+    def shared_start(self, view: View) -> SharedStart:
+        """See :meth:`ModelFamily.shared_start`."""
+        return shared_start(view)
 
     def embeddings(
         self, share: NetShare, columns: PartyDataset, rows: NDArray[np.int64], *, seed: int

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from labelward.errors import PeerError
+from labelward.errors import HandshakeError, PeerError
 from labelward.messages.base import Array, Released
 from labelward.messages.splitnn import (
     BatchEmbeddings,
@@ -28,12 +28,11 @@ from labelward.messages.splitnn import (
 from labelward.party.context import Context
 from labelward.policy.net_points import OutgoingEmbedding
 from labelward.protocols.splitnn._torch import nn, torch
-from labelward.protocols.splitnn.bottom_model import BottomModel, batches, embed_batches, epoch_order
+from labelward.protocols.splitnn.bottom_model import BottomModel, batches, embed_batches, epoch_order, order_digest
 from labelward.protocols.splitnn.checkpointing import PassiveState, restore, snapshot_weights
 from labelward.protocols.splitnn.inputs import Rows
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.tensors import as_array, as_tensor, diverged, is_finite, pack_tensor, unpack_array
-from labelward.rng import learning
 
 Purpose = Literal["training", "validation", "prediction"]
 
@@ -53,6 +52,7 @@ def train_passive_net(
 
     Raises:
         FileFormatError: the checkpoint is damaged, or does not fit the bottom model.
+        HandshakeError: the active party drew another order of the rows.
         JobError: the bottom model left the numbers; names party, epoch and batch.
         OutputError: a checkpoint cannot be written.
         PeerError: the active party failed, stayed silent or sent something that cannot be.
@@ -74,6 +74,8 @@ def train_passive_net(
                 code="peer-message",
                 value=done,
             )
+        if not bottom.finite:
+            raise diverged(ctx.party, "a weight", done - 1, None, params)
         if ctx.checkpoints.kept:
             ctx.save(done, PassiveState(bottom=snapshot_weights(bottom), last=last, policies=ctx.policies.state()))
     bottom.finish()
@@ -83,8 +85,16 @@ def train_passive_net(
 def _epoch(ctx: Context, params: SplitNet, bottom: BottomModel, rows: int, epoch: int) -> bool:
     """Train on all rows once and embed the validation rows; return whether this was the last epoch."""
     ctx.progress("epochs", epoch, params.epochs)
-    ctx.recv(ctx.active, EpochStart, (epoch,))
+    start = ctx.recv(ctx.active, EpochStart, (epoch,))
     order = epoch_order(ctx.seed, epoch, rows)
+    if start.order != order_digest(order):
+        raise HandshakeError(
+            f"parties {ctx.active!r} and {ctx.party!r} drew different orders of the rows of epoch {epoch + 1} from the "
+            "same seed: their versions of labelward or numpy differ",
+            code="disagreement",
+            field="order of batches",
+            value=epoch,
+        )
     ctx.observe(EpochOrder(epoch, Array.pack(order)))
     places = torch.from_numpy(order).long().to(bottom.device)
     bottom.begin(epoch)
@@ -125,7 +135,7 @@ def protected_embedding(
         epoch=step[0],
         piece=step[1],
         values=numbers,
-        draw=lambda what: learning(ctx.seed, ctx.party, step[0], what),
+        draw=lambda what: ctx.private.learning(ctx.seed, step[0], what),
         protection=ctx.protection,
     )
     return ctx.policies.before_embedding(outgoing).map(lambda numbers: pack_tensor(numbers, params))

@@ -18,7 +18,7 @@ from labelward.protocols.splitnn.bottom_model import device_of, embed_batches
 from labelward.protocols.splitnn.inputs import Rows
 from labelward.protocols.splitnn.passive import answer_requests
 from labelward.protocols.splitnn.share import NetShare
-from labelward.protocols.splitnn.tensors import as_array, as_tensor, unpack_array
+from labelward.protocols.splitnn.tensors import as_array, as_tensor, is_finite, unpack_array
 
 _BATCH = 1 << 13
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ def predict_active_net(
         bottom, top: for models that were handed in: modules of the same shape, which are copied.
 
     Raises:
-        FileFormatError: the share is not an active party's, or its weights do not fit.
+        FileFormatError: the share is not an active party's, its weights do not fit, or its outputs are not finite.
         PeerError: a peer failed, or its answers do not fit.
     """
     if share.objective is None:
@@ -62,6 +62,12 @@ def predict_active_net(
                 parts.append(unpack_array(array, params, (stop - start, size), device))
         with torch.no_grad():
             outputs[start:stop] = as_array(combine_outputs(parts, over))
+        if not is_finite(outputs[start:stop]):
+            raise FileFormatError(
+                f"the share of party {share.party!r} gives outputs that are not finite",
+                code="values",
+                value=share.party,
+            )
     for peer in share.sizes:
         ctx.send(peer, EmbeddingRequest(share.model, len(x), len(x)), (len(starts),))
     return outputs

@@ -27,7 +27,7 @@ from labelward.protocols.splitnn.bottom_model import (
     copy_user_module,
     device_of,
     make_bottom,
-    torch_generator,
+    start_key,
 )
 from labelward.protocols.splitnn.checkpointing import ActiveState
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
@@ -38,6 +38,7 @@ from labelward.protocols.splitnn.passive import train_passive_net
 from labelward.protocols.splitnn.predict import predict_active_net, predict_passive_net
 from labelward.protocols.splitnn.share import NetShare, StoredModel
 from labelward.protocols.splitnn.tensors import pack_state
+from labelward.rng import keyed
 
 VISITED = frozenset({"on_returned_gradient"})
 """The points of the active party's policies."""
@@ -46,6 +47,8 @@ VISITED_PASSIVE = frozenset({"before_embedding"})
 """The points of a passive party's own policies."""
 
 _STEP = (0,)
+_MOST_OUTPUTS = 1 << 16
+"""Largest embedding of a row; checked before anything is allocated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +133,14 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
     if number is not None:
         saved, _ = ctx.checkpoints.load(number, ActiveState)
     wanted, model = params.bottom_outputs(objective.outputs), saved.model if saved else ctx.protection.bytes(8).hex()
+    ctx.checkpoints.name_model(model, number)
     for peer in ctx.peers:
         ctx.send(peer, NetStart(model, wanted), _STEP)
     bottom = None
     if width:
-        bottom = make_bottom(ctx.party, inputs, params, wanted, seed=ctx.seed)
+        bottom = make_bottom(
+            ctx.party, inputs, params, wanted, start=start_key(ctx.private, ctx.seed, ctx.party, "bottom")
+        )
     sizes = {peer: _size(ctx, peer, wanted) for peer in ctx.peers}
     if bottom is None and not sizes:
         raise JobError(
@@ -151,8 +157,8 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
         parties=task.agreed.parties,
         columns=inputs.names,
         params=params.parameters(),
-        bottom=_stored(bottom, bottom.spec) if bottom else None,
-        top=_stored(top, top.spec) if top else None,
+        bottom=_stored(bottom) if bottom else None,
+        top=_stored(top) if top else None,
         objective=objective,
         classes=labels.classes,
         sizes=sizes,
@@ -191,7 +197,9 @@ def run_passive_net(
     check_hooks(ctx.policies.policies, VISITED_PASSIVE, setup, elsewhere={"active": VISITED})
     _begin(ctx, setup, task.agreed.resume)
     start = ctx.recv(ctx.active, NetStart, _STEP)
-    bottom = make_bottom(ctx.party, inputs, params, start.outputs, seed=ctx.seed, behavior=behavior)
+    ctx.checkpoints.name_model(start.model, task.agreed.resume)
+    drawn, outputs = start_key(ctx.private, ctx.seed, ctx.party, "bottom"), _wanted(ctx, params, start.outputs)
+    bottom = make_bottom(ctx.party, inputs, params, outputs, start=drawn, behavior=behavior)
     ctx.send(ctx.active, NetReady(bottom.outputs), _STEP)
     settings = {"kind": behavior.kind, "parameters": behavior.parameters()}
     if behavior.kind != Honest.kind:
@@ -205,7 +213,7 @@ def run_passive_net(
         parties=task.agreed.parties,
         columns=inputs.names,
         params=params.parameters(),
-        bottom=_stored(bottom, bottom.spec),
+        bottom=_stored(bottom),
         epochs=epochs,
         behavior=settings,
     )
@@ -215,11 +223,11 @@ def run_passive_net(
 
 
 class TopModel(TrainableModule):
-    """The top model and its description."""
+    """The top model, its description, and the key of the draws of its initial weights (empty for a user's module)."""
 
-    def __init__(self, module: nn.Module, spec: ModelSpec, params: SplitNet) -> None:
+    def __init__(self, module: nn.Module, spec: ModelSpec, params: SplitNet, *, start: bytes = b"") -> None:
         super().__init__(module, params)
-        self.spec = spec
+        self.spec, self.start = spec, start
 
 
 def _check(params: SplitNet, inputs: NetInputs, rows: int) -> None:
@@ -241,10 +249,21 @@ def _check(params: SplitNet, inputs: NetInputs, rows: int) -> None:
         )
 
 
+def _wanted(ctx: Context, params: SplitNet, wanted: int) -> int:
+    """Return the embedding size that the active party asks for, if the agreed parameters allow it."""
+    least = 0 if params.top and params.bottom == MODULE else 1
+    agreed = params.embedding if params.top else None
+    if not least <= wanted <= _MOST_OUTPUTS or agreed not in (None, wanted):
+        raise PeerError(
+            ctx.active, f"asks for {wanted} numbers a row", message="NetStart", code="peer-message", value=wanted
+        )
+    return wanted
+
+
 def _size(ctx: Context, peer: str, wanted: int) -> int:
     """Return the embedding size of a peer's bottom model."""
     size = ctx.recv(peer, NetReady, _STEP).outputs
-    if size < 1 or (wanted and size != wanted):
+    if not 1 <= size <= _MOST_OUTPUTS or (wanted and size != wanted):
         raise PeerError(
             peer,
             f"embeds in {size} numbers a row; {wanted or 'some'} are needed",
@@ -268,7 +287,8 @@ def make_top(
     spec = ModelSpec(preset=f"top {params.top_model}", inputs=(sum(sizes),), outputs=objective.outputs)
     dtype = getattr(torch, params.dtype)
     if params.top_model != MODULE:
-        return TopModel(build(spec, torch_generator(ctx.seed, ctx.party, "top"), dtype), spec, params)
+        start = start_key(ctx.private, ctx.seed, ctx.party, "top")
+        return TopModel(build(spec, keyed(start), dtype), spec, params, start=start)
     module = copy_user_module(inputs.top, "top_model", params)
     training = module.training
     module.eval()
@@ -295,5 +315,5 @@ def make_top(
     return TopModel(module, ModelSpec(preset=MODULE, inputs=spec.inputs, outputs=spec.outputs), params)
 
 
-def _stored(model: BottomModel | TopModel, spec: ModelSpec) -> StoredModel:
-    return StoredModel(spec, pack_state(model.module.state_dict()))
+def _stored(model: BottomModel | TopModel) -> StoredModel:
+    return StoredModel(model.spec, pack_state(model.module.state_dict()), model.start)

@@ -15,6 +15,7 @@ import msgspec
 
 from labelward.errors import FileFormatError, JobError, OutputError
 from labelward.messages.base import Array
+from labelward.party.evidence import Evidence
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.bottom_model import copy_user_module
 from labelward.protocols.splitnn.losses import EpochRecord, NetObjective
@@ -22,6 +23,7 @@ from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from labelward.protocols.splitnn.models.tabular import Hashed, TableEncoder
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.tensors import unpack_state
+from labelward.rng import keyed
 
 FORMAT = 1
 FILE_NAME = "share.lwn"
@@ -30,10 +32,18 @@ _HASH = 32
 
 
 class StoredModel(msgspec.Struct, frozen=True):
-    """A stored module: its description, and its weights and other tensors by name."""
+    """A stored module.
+
+    Attributes:
+        spec: its description.
+        state: its weights and other tensors by name.
+        start: key of the draws of its initial weights, which only its owner may know; empty for a user's module, and
+            for a model of version 0.1.0, whose draws all parties could repeat.
+    """
 
     spec: ModelSpec
     state: dict[str, Array]
+    start: bytes = b""
 
     def module(self, params: SplitNet, given: nn.Module | None = None) -> nn.Module:
         """Return the module on the CPU, ready for prediction.
@@ -52,16 +62,17 @@ class StoredModel(msgspec.Struct, frozen=True):
         unpack_state(self.state, made, "a model share")
         return made.eval()
 
-    def untrained(self, params: SplitNet, generator: torch.Generator, given: nn.Module | None = None) -> nn.Module:
-        """Return the untrained model: with random weights, and the column scaling of this one.
+    def untrained(self, params: SplitNet, shared: torch.Generator, given: nn.Module | None = None) -> nn.Module:
+        """Return the model that the training started from, with the column scaling of this one.
 
-        With the generator of the party's own learning draws
-        (:func:`~labelward.protocols.splitnn.bottom_model.torch_generator`) these are the weights that the training
-        started from. A model that was handed in is returned as it is handed in now.
+        Args:
+            shared: for a model of version 0.1.0: the generator of the run's seed
+                (:func:`~labelward.protocols.splitnn.bottom_model.torch_generator`).
+            given: a model that was handed in; it is returned as it is handed in now.
         """
         if self.spec.preset == MODULE:
             return copy_user_module(given, "bottom or top_model", params).eval()
-        made = build(self.spec, generator, getattr(torch, params.dtype))
+        made = build(self.spec, keyed(self.start) if self.start else shared, getattr(torch, params.dtype))
         first = next(iter(made.children()), None)
         if isinstance(first, TableEncoder | Hashed):
             scaling = {name: torch.from_numpy(self.state[f"0.{name}"].unpack().copy()) for name in ("mean", "scale")}
@@ -86,6 +97,7 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
         history: how each epoch went, at the active party.
         epochs: how many there were.
         behavior: of the party in training, with its parameters.
+        evidence: of the training; None in a share that was not saved with a view.
     """
 
     format: int = FORMAT
@@ -104,6 +116,7 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[EpochRecord, ...] = ()
     epochs: int = 0
     behavior: dict[str, Any] = {}
+    evidence: Evidence | None = None
 
     @property
     def settings(self) -> SplitNet:

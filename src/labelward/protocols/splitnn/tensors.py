@@ -43,10 +43,10 @@ def pack_tensor(values: Floats, params: SplitNet) -> Array:
 
 
 def unpack_array(array: Array, params: SplitNet, shape: tuple[int, int], device: torch.device) -> torch.Tensor:
-    """Return a received array in the model's dtype; the caller checks that it is finite.
+    """Return a received array in the model's dtype.
 
     Raises:
-        CodecError: another dtype or shape than was agreed on.
+        CodecError: another dtype or shape than was agreed on, or a number that is not finite.
     """
     dtype = params.dtype if params.wire_dtype == "same" else params.wire_dtype
     if (array.dtype, array.shape) != (dtype, shape):
@@ -55,7 +55,10 @@ def unpack_array(array: Array, params: SplitNet, shape: tuple[int, int], device:
             code="peer-message",
             value=array.shape,
         )
-    return torch.from_numpy(array.unpack().astype(params.dtype)).to(device)
+    values = array.unpack()
+    if not is_finite(values):
+        raise CodecError("sent numbers that are not finite", code="values", value=array.shape)
+    return torch.from_numpy(values.astype(params.dtype)).to(device)
 
 
 def diverged(party: str, what: str, epoch: int, batch: int | None, params: SplitNet) -> JobError:

@@ -1,7 +1,5 @@
 """The page of a study: its parts in six forms, and the file ``study.html``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import resources
@@ -13,16 +11,18 @@ from labelward.errors import DependencyError
 from labelward.report.formatting import count, decimals
 from labelward.report.metrics import metric_name
 from labelward.report.plots import DefenseMark, curves, defense_plot
-from labelward.report.study.tables import (
+from labelward.report.study.verdicts import (
     NOT_RUN,
     FigureCell,
     FigureTable,
     StudySection,
+    ablation_verdict,
+    judge_claim,
+    ranking_verdict,
     signed,
     signed_spread,
     spread_figure,
 )
-from labelward.report.study.verdicts import ablation_verdict, judge_claim, ranking_verdict
 from labelward.report.summary import Spread
 from labelward.runs.secure_files import atomic_write
 from labelward.studies.references import NO_DEFENSE, SUMS, UTILITY, FigureKey, ReferenceFigure
@@ -38,10 +38,6 @@ _TREES_SHOWN = (1, 2, 3, 5, 10, 20, 30, 40, 50)
 
 class StudyReport:
     """Sections and verdict of a study.
-
-    Args:
-        result: of a run.
-        out: its folder.
 
     Raises:
         FileFormatError: a stored result or view is damaged.

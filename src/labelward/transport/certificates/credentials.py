@@ -13,24 +13,8 @@ from typing import Literal, TypeVar
 from cryptography import x509
 
 from labelward.errors import CertificateError
+from labelward.transport.certificates import pem, verification
 from labelward.transport.certificates.identity import addresses_of, check_address, check_party_name, fingerprint
-from labelward.transport.certificates.pem import (
-    PrivateKey,
-    certificate_title,
-    check_key,
-    format_time,
-    read_certificates,
-    read_private_key,
-)
-from labelward.transport.certificates.verification import (
-    AUTHORITY_FILE,
-    check_certificate_party,
-    check_time,
-    check_trust,
-    check_use,
-    read_authorities,
-    uses_of,
-)
 
 SOON_DAYS = 30
 """From when on the end of a certificate is worth a note."""
@@ -39,18 +23,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """What a party shows, and whom it believes; all PEM.
-
-    Attributes:
-        chain: its own certificate first, then what leads to the authority.
-        key: its private key, without a passphrase; never shown nor stored anywhere else.
-        authority: the certificates that it trusts, one or several.
-    """
+    """What a party shows, and whom it believes; all PEM."""
 
     party: str
-    chain: bytes
-    key: bytes = field(repr=False)
-    authority: bytes
+    chain: bytes  # its own certificate first, then what leads to the authority
+    key: bytes = field(repr=False)  # its private key, without a passphrase; never shown nor stored anywhere else
+    authority: bytes  # the certificates that it trusts, one or several
 
     @classmethod
     def load(cls, folder: Path, party: str, *, now: datetime | None = None) -> Credentials:
@@ -69,26 +47,22 @@ class Credentials:
             party=party,
             chain=_content(folder / f"{party}.crt"),
             key=_content(folder / f"{party}.key"),
-            authority=_content(folder / AUTHORITY_FILE),
+            authority=_content(folder / verification.AUTHORITY_FILE),
         )
 
     @property
     def certificate(self) -> x509.Certificate:
         """The party's own certificate."""
-        return read_certificates(self.chain, f"the certificate of {self.party!r}")[0]
+        return pem.read_certificates(self.chain, f"the certificate of {self.party!r}")[0]
 
 
 @dataclass(frozen=True)
 class CredentialFinding:
-    """One thing that was looked at: ``"right"``, ``"wrong"``, or a ``"note"`` that may or may not matter.
-
-    Attributes:
-        error: what is wrong, as data.
-    """
+    """One thing that was looked at: ``"right"``, ``"wrong"``, or a ``"note"`` that may or may not matter."""
 
     kind: Literal["right", "wrong", "note"]
     text: str
-    error: CertificateError | None = None
+    error: CertificateError | None = None  # what is wrong, as data
 
 
 def examine_credentials(
@@ -105,13 +79,10 @@ def examine_credentials(
     """
     check_party_name(party)
     if not folder.is_dir():
-        raise CertificateError(
-            f"{'is a file' if folder.exists() else 'no such folder'}; a folder is wanted",
-            code="not-found",
-            field=str(folder),
-        )
+        reason = f"{'is a file' if folder.exists() else 'no such folder'}; a folder is wanted"
+        raise CertificateError(reason, code="not-found", field=str(folder))
     now, found = now or datetime.now(UTC), list[CredentialFinding]()
-    files = [folder / f"{party}.crt", folder / f"{party}.key", folder / AUTHORITY_FILE]
+    files = [folder / f"{party}.crt", folder / f"{party}.key", folder / verification.AUTHORITY_FILE]
 
     def tried(check: Callable[[], tuple[str, T]]) -> T | None:
         try:
@@ -140,28 +111,24 @@ def examine_credentials(
 
 
 def _read_chain(path: Path, party: str) -> tuple[str, list[x509.Certificate]]:
-    chain = read_certificates(_content(path), str(path))
-    check_key(chain[0].public_key(), str(path))
-    check_certificate_party(chain[0], party, str(path))
+    chain = pem.read_certificates(_content(path), str(path))
+    pem.check_key(chain[0].public_key(), str(path))
+    verification.check_certificate_party(chain[0], party, str(path))
     return f"{path}: names {party!r}; fingerprint (SHA-256) {fingerprint(chain[0])}", chain
 
 
-def _read_key(path: Path) -> tuple[str, PrivateKey]:
+def _read_key(path: Path) -> tuple[str, pem.PrivateKey]:
     content = _content(path)
     mode = stat.S_IMODE(path.stat().st_mode)
-    key = read_private_key(content, str(path))
+    key = pem.read_private_key(content, str(path))
     if mode & 0o077:
-        raise CertificateError(
-            f"is readable by others than its owner (mode {mode:04o}); run `chmod 600`",
-            code="insecure",
-            field=str(path),
-            value=mode,
-        )
+        reason = f"is readable by others than its owner (mode {mode:04o}); run `chmod 600`"
+        raise CertificateError(reason, code="insecure", field=str(path), value=mode)
     return f"{path}: a strong key that only its owner can read", key
 
 
 def _read_authorities(path: Path) -> tuple[str, list[x509.Certificate]]:
-    trusted = read_authorities(_content(path), str(path))
+    trusted = verification.read_authorities(_content(path), str(path))
     for changed in (path, path.parent):
         if changed.stat().st_mode & stat.S_IWOTH:
             raise CertificateError(
@@ -169,10 +136,10 @@ def _read_authorities(path: Path) -> tuple[str, list[x509.Certificate]]:
                 code="insecure",
                 field=str(changed),
             )
-    return f"{path}: trusts {', '.join(certificate_title(each.subject) for each in trusted)}", trusted
+    return f"{path}: trusts {', '.join(pem.certificate_title(each.subject) for each in trusted)}", trusted
 
 
-def _check_pair(leaf: x509.Certificate, key: PrivateKey, files: Sequence[Path]) -> tuple[str, None]:
+def _check_pair(leaf: x509.Certificate, key: pem.PrivateKey, files: Sequence[Path]) -> tuple[str, None]:
     if key.public_key() != leaf.public_key():
         raise CertificateError(
             f"does not belong to {files[0]}: it is the key of another certificate", code="key", field=str(files[1])
@@ -183,21 +150,19 @@ def _check_pair(leaf: x509.Certificate, key: PrivateKey, files: Sequence[Path]) 
 def _check_trust(
     chain: Sequence[x509.Certificate], trusted: Sequence[x509.Certificate], where: str, now: datetime
 ) -> tuple[str, None]:
-    authority = check_trust(chain, trusted, where, now=now)
-    return f"{where}: signed by {certificate_title(authority.subject)} of {AUTHORITY_FILE}", None
+    authority = verification.check_trust(chain, trusted, where, now=now)
+    return f"{where}: signed by {pem.certificate_title(authority.subject)} of {verification.AUTHORITY_FILE}", None
 
 
 def _check_time(leaf: x509.Certificate, where: str, now: datetime, listens: bool) -> tuple[str, None]:
-    left = ceil(check_time(leaf, where, now=now) / timedelta(days=1))
-    return (
-        f"{where}: valid until {format_time(leaf.not_valid_after_utc)}, {left} {'day' if left == 1 else 'days'} left",
-        None,
-    )
+    left = ceil(verification.check_time(leaf, where, now=now) / timedelta(days=1))
+    end, days = pem.format_time(leaf.not_valid_after_utc), f"{left} {'day' if left == 1 else 'days'} left"
+    return f"{where}: valid until {end}, {days}", None
 
 
 def _check_use(leaf: x509.Certificate, where: str, now: datetime, listens: bool) -> tuple[str, None]:
-    check_use(leaf, "server" if listens else None, where)
-    ways = " and ".join({"client": "connect", "server": "listen"}[use] for use in sorted(uses_of(leaf)))
+    verification.check_use(leaf, "server" if listens else None, where)
+    ways = " and ".join({"client": "connect", "server": "listen"}[use] for use in sorted(verification.uses_of(leaf)))
     return f"{where}: may be used to {ways}", None
 
 
@@ -212,7 +177,7 @@ def _notes_on(leaf: x509.Certificate, where: str, now: datetime, listens: bool) 
         yield CredentialFinding("note", f"{where}: ends soon; ask for the next one now")
     if listens:
         return
-    uses, listed = uses_of(leaf), addresses_of(leaf)
+    uses, listed = verification.uses_of(leaf), addresses_of(leaf)
     if uses == {"server"}:
         yield CredentialFinding("note", f"{where}: only for the party that listens; it cannot connect to others")
     elif uses == {"client"}:
@@ -228,7 +193,8 @@ def _notes_on(leaf: x509.Certificate, where: str, now: datetime, listens: bool) 
 def _notes_on_folder(folder: Path, party: str, trusted: Sequence[x509.Certificate]) -> Iterator[CredentialFinding]:
     if len(trusted) > 1:
         yield CredentialFinding(
-            "note", f"{folder / AUTHORITY_FILE}: trusts {len(trusted)} authorities; each can name any party"
+            "note",
+            f"{folder / verification.AUTHORITY_FILE}: trusts {len(trusted)} authorities; each can name any party",
         )
     for path in sorted(folder.glob("*.key")):
         if path.name == "authority.key":
@@ -251,5 +217,7 @@ def _hint(path: Path) -> str:
     request = path.with_suffix(".csr")
     if path.suffix == ".crt" and request.exists():
         return f"; {request.name} waits for its authority, whose answer belongs here"
-    others = sorted(each.name for each in path.parent.glob(f"*{path.suffix}") if each.name != AUTHORITY_FILE)
-    return f"; the folder holds {', '.join(others)}" if others and path.name != AUTHORITY_FILE else ""
+    others = sorted(
+        each.name for each in path.parent.glob(f"*{path.suffix}") if each.name != verification.AUTHORITY_FILE
+    )
+    return f"; the folder holds {', '.join(others)}" if others and path.name != verification.AUTHORITY_FILE else ""

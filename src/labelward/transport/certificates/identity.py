@@ -1,7 +1,5 @@
 """Identity in a certificate: party, addresses, fingerprint."""
 
-from __future__ import annotations
-
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -23,11 +21,8 @@ def check_party_name(name: str) -> str:
             value=name,
         )
     if name.lower() == "authority":
-        raise CertificateError(
-            f"a party that has certificates cannot be called {name!r}: authority.crt is another file",
-            code="conflict",
-            value=name,
-        )
+        reason = f"a party that has certificates cannot be called {name!r}: authority.crt is another file"
+        raise CertificateError(reason, code="conflict", value=name)
     return name
 
 
@@ -48,12 +43,8 @@ def party_of(certificate: x509.Certificate | x509.CertificateSigningRequest, *, 
             f"names no party, neither as {URI_PREFIX}NAME nor as its common name", code="identity", field=where
         )
     if len(names) > 1:
-        raise CertificateError(
-            f"names {len(names)} parties: {', '.join(map(repr, names))}",
-            code="identity",
-            field=where,
-            value=tuple(names),
-        )
+        reason = f"names {len(names)} parties: {', '.join(map(repr, names))}"
+        raise CertificateError(reason, code="identity", field=where, value=tuple(names))
     if not _PARTY.fullmatch(names[0]):
         raise CertificateError(
             f"names no party: {names[0]!r} cannot be the name of one", code="identity", field=where, value=names[0]

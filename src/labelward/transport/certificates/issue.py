@@ -1,7 +1,5 @@
 """Issuing: an authority, certificates of parties, and requests to the authority of a company."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Sequence
@@ -43,7 +41,6 @@ def new_authority(*, name: str | None = None, days: int = AUTHORITY_DAYS, now: d
 
     Args:
         name: its common name; None: one with a random end, so that no two authorities are called the same.
-        days: how long it is valid.
     """
     name = f"labelward authority {secrets.token_hex(3)}" if name is None else name
     if not 0 < len(name) <= _LONGEST_NAME:
@@ -54,7 +51,7 @@ def new_authority(*, name: str | None = None, days: int = AUTHORITY_DAYS, now: d
     end = now + timedelta(days=_checked(days))
     builder = _builder(_called(name), _called(name), key.public_key(), now - _SKEW, end)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
+    builder = builder.add_extension(_usage("key_cert_sign", "crl_sign"), critical=True)
     return Issued(certificate=_pem(builder.sign(key, SHA256())), key=_key_pem(key))
 
 
@@ -80,7 +77,7 @@ def new_request(party: str, *, addresses: Sequence[str] = ()) -> Issued:
     names, key = _names(party, addresses), ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateSigningRequestBuilder().subject_name(_called(party))
     builder = builder.add_extension(names, critical=False)
-    builder = builder.add_extension(_usage(digital_signature=True), critical=True)
+    builder = builder.add_extension(_usage("digital_signature"), critical=True)
     builder = builder.add_extension(_both_uses(), critical=False)
     return Issued(certificate=_pem(builder.sign(key, SHA256())), key=_key_pem(key))
 
@@ -120,28 +117,21 @@ def sign_request(
 
 
 def _signed(
-    authority: Issued,
-    key: _PublicKey,
-    names: x509.SubjectAlternativeName,
-    party: str,
-    days: int,
-    now: datetime | None,
+    authority: Issued, key: _PublicKey, names: x509.SubjectAlternativeName, party: str, days: int, now: datetime | None
 ) -> bytes:
     signer, private, now = *_authority(authority), _seconds(now)
     begin, end = max(now - _SKEW, signer.not_valid_before_utc), now + timedelta(days=_checked(days))
     if end > signer.not_valid_after_utc:
         left = max(0, (signer.not_valid_after_utc - now).days)
-        raise CertificateError(
+        reason = (
             f"the authority ends on {format_time(signer.not_valid_after_utc)}, in {left} days; "
-            f"what it signs cannot be valid for {days} days",
-            code="range",
-            field=AUTHORITY_FILE,
-            value=days,
+            f"what it signs cannot be valid for {days} days"
         )
+        raise CertificateError(reason, code="range", field=AUTHORITY_FILE, value=days)
     builder = _builder(_called(party), signer.subject, key, begin, end)
     builder = builder.add_extension(names, critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(digital_signature=True), critical=True)
+    builder = builder.add_extension(_usage("digital_signature"), critical=True)
     builder = builder.add_extension(_both_uses(), critical=False)
     above = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())  # type: ignore[arg-type]
     return _pem(builder.add_extension(above, critical=False).sign(private, SHA256()))
@@ -194,18 +184,10 @@ def _called(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=digital_signature,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=key_cert_sign,
-        crl_sign=crl_sign,
-        encipher_only=False,
-        decipher_only=False,
-    )
+def _usage(*uses: str) -> x509.KeyUsage:
+    others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    known = (*others, "digital_signature", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only")
+    return x509.KeyUsage(**{use: use in uses for use in known})
 
 
 def _both_uses() -> x509.ExtendedKeyUsage:

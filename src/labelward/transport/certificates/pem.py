@@ -1,7 +1,5 @@
 """PEM: reading certificates, keys and requests, with the reason if a file is something else."""
 
-from __future__ import annotations
-
 import re
 import threading
 import warnings
@@ -55,12 +53,8 @@ def read_certificates(pem: bytes, where: str) -> list[x509.Certificate]:
     """
     blocks = _blocks(pem, "a certificate", where)
     if len(blocks) > _MOST_CERTIFICATES:
-        raise CertificateError(
-            f"holds {len(blocks)} certificates; at most {_MOST_CERTIFICATES} are read",
-            code="range",
-            field=where,
-            value=len(blocks),
-        )
+        reason = f"holds {len(blocks)} certificates; at most {_MOST_CERTIFICATES} are read"
+        raise CertificateError(reason, code="range", field=where, value=len(blocks))
     found = [_parsed(x509.load_pem_x509_certificate, block, where) for block in blocks]
     for each in found:
         _parsed(_read_all, each, where)
@@ -91,12 +85,11 @@ def read_private_key(pem: bytes, where: str) -> PrivateKey:
             f"holds {len(blocks)} private keys; one is wanted", code="range", field=where, value=len(blocks)
         )
     if b"ENCRYPTED" in blocks[0]:
-        raise CertificateError(
+        reason = (
             "is encrypted with a passphrase, which an unattended run cannot enter; store it without a passphrase, in a "
-            "folder that only its owner can open",
-            code="unsupported",
-            field=where,
+            "folder that only its owner can open"
         )
+        raise CertificateError(reason, code="unsupported", field=where)
     found = _parsed(lambda block: load_pem_private_key(block, None), blocks[0], where)
     check_key(found.public_key(), where)
     assert isinstance(found, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey)
@@ -107,24 +100,16 @@ def check_key(key: Any, where: str) -> None:
     """Raise :class:`CertificateError` for a public key that is weak or that not every peer could use."""
     if isinstance(key, rsa.RSAPublicKey):
         if key.key_size < LEAST_RSA_BITS:
-            raise CertificateError(
-                f"weak key, RSA of {key.key_size} bits; at least {LEAST_RSA_BITS} are wanted",
-                code="key",
-                field=where,
-                value=key.key_size,
-            )
+            reason = f"weak key, RSA of {key.key_size} bits; at least {LEAST_RSA_BITS} are wanted"
+            raise CertificateError(reason, code="key", field=where, value=key.key_size)
     elif not isinstance(key, ec.EllipticCurvePublicKey):
         kind = type(key).__name__.removesuffix("PublicKey").lstrip("_")
         raise CertificateError(
             f"a key of kind {kind}; ECDSA (P-256, P-384) and RSA can be used", code="key", field=where, value=kind
         )
     elif not isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1):
-        raise CertificateError(
-            f"a key on the curve {key.curve.name}; P-256 and P-384 can be used",
-            code="key",
-            field=where,
-            value=key.curve.name,
-        )
+        reason = f"a key on the curve {key.curve.name}; P-256 and P-384 can be used"
+        raise CertificateError(reason, code="key", field=where, value=key.curve.name)
 
 
 def certificate_title(name: x509.Name) -> str:

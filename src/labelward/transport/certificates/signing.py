@@ -1,7 +1,5 @@
 """Signatures with the key of a certificate, which bind a session to the parties."""
 
-from __future__ import annotations
-
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa

@@ -1,7 +1,5 @@
 """Verification of certificates: trust, time, party and use, with a reason that says what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -9,14 +7,7 @@ from typing import Literal
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from cryptography.x509.verification import (
-    Criticality,
-    ExtensionPolicy,
-    Policy,
-    PolicyBuilder,
-    Store,
-    VerificationError,
-)
+from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy, PolicyBuilder, Store, VerificationError
 
 from labelward.errors import CertificateError, Code
 from labelward.transport.certificates.identity import party_of
@@ -68,12 +59,8 @@ def read_authorities(pem: bytes, where: str) -> list[x509.Certificate]:
     found = read_certificates(pem, where)
     for each in found:
         if not may_sign(each):
-            raise CertificateError(
-                f"{certificate_title(each.subject)} is no authority: its certificate may not sign others",
-                code="identity",
-                field=where,
-                value=certificate_title(each.subject),
-            )
+            reason = f"{certificate_title(each.subject)} is no authority: its certificate may not sign others"
+            raise CertificateError(reason, code="identity", field=where, value=certificate_title(each.subject))
     return found
 
 
@@ -101,12 +88,8 @@ def check_trust(
     """
     leaf, above = chain[0], list(chain[1:])
     if may_sign(leaf):
-        raise CertificateError(
-            f"is the certificate of an authority, {certificate_title(leaf.subject)}, not of a party",
-            code="identity",
-            field=where,
-            value=certificate_title(leaf.subject),
-        )
+        reason = f"is the certificate of an authority, {certificate_title(leaf.subject)}, not of a party"
+        raise CertificateError(reason, code="identity", field=where, value=certificate_title(leaf.subject))
     at = min(max(now, leaf.not_valid_before_utc), leaf.not_valid_after_utc)
     ca = ExtensionPolicy.permit_all().require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_authority)
     ca = ca.may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _signs)
@@ -128,13 +111,11 @@ def check_time(certificate: x509.Certificate, where: str, *, now: datetime) -> t
             f"expired on {format_time(end)}; here it is {format_time(now)}", code="expired", field=where, value=end
         )
     if now < begin:
-        raise CertificateError(
+        reason = (
             f"valid only from {format_time(begin)}, and here it is {format_time(now)}: "
-            "is a clock wrong, here or where it was made?",
-            code="expired",
-            field=where,
-            value=begin,
+            "is a clock wrong, here or where it was made?"
         )
+        raise CertificateError(reason, code="expired", field=where, value=begin)
     return end - now
 
 

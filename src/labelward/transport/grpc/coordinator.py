@@ -24,8 +24,6 @@ party marks the run before it acknowledges. A process that is killed meanwhile c
   this for ``ShareSaved`` if it waits for the end, and for ``AttemptReady`` if it gathers.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from copy import copy
@@ -33,23 +31,12 @@ from typing import Final
 
 from labelward.errors import CodecError, PeerError, PeerRestartedError
 from labelward.transport.base import Failure
+from labelward.transport.grpc import session_records as records
 from labelward.transport.grpc.attempt import Attempt, from_record, to_record
 from labelward.transport.grpc.envelope import sanitize
 from labelward.transport.grpc.node import Node
 from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.session_handshake import INCARNATION
-from labelward.transport.grpc.session_records import (
-    ATTEMPT,
-    AttemptBegin,
-    AttemptCall,
-    AttemptReady,
-    EndAcknowledged,
-    Note,
-    RunFailed,
-    RunFinished,
-    ShareSaved,
-    note_record,
-)
 
 _WAIT: Final = 1.0
 _LOG_INTERVAL: Final = 10.0  # seconds between two entries in the log about the same wait
@@ -72,9 +59,9 @@ class _Coordinator:
             attempt.stop(PeerRestartedError(peer.name, "came back as a new process", code="peer-restarted"))
         self.node.lock.notify_all()
 
-    def on_note(self, peer: Peer, content: Note) -> None:
+    def on_note(self, peer: Peer, content: records.Note) -> None:
         """Process a note of a peer."""
-        if isinstance(content, RunFailed):
+        if isinstance(content, records.RunFailed):
             peer.progress.failed = content
 
     def fail(self, reason: str) -> None:
@@ -82,6 +69,17 @@ class _Coordinator:
         with self.node.lock:
             error = Failure("peer-failed", reason).at(self.node.endpoint.party)
             self.node.broadcast(to_record(b"", error))
+
+    def uninformed(self) -> tuple[str, ...]:
+        """Return the parties that have not acknowledged the end of the run, as the active party knows."""
+        return ()
+
+    def acknowledge(self) -> None:
+        """Acknowledge the end of the run, as a passive party does."""
+
+    def _close_attempt(self) -> None:
+        if self.node.attempt is not None:
+            self.node.attempt.closed = True
 
     def _wait(self, missing: Iterable[Peer], began: float) -> None:
         """Wait for at most a second; raise what ends the waiting, and report it to the peers."""
@@ -130,21 +128,24 @@ class ActiveCoordinator(_Coordinator):
         if self.over:
             self._announce_end_to(peer)
 
-    def on_note(self, peer: Peer, content: Note) -> None:
+    def on_note(self, peer: Peer, content: records.Note) -> None:
         """See the module."""
         super().on_note(peer, content)
         progress, attempt = peer.progress, self.node.attempt
-        if isinstance(content, AttemptReady) and content.begun == progress.begun:
+        if isinstance(content, records.AttemptReady) and content.begun == progress.begun:
             progress.ready, progress.saved, progress.failed = True, content.saved, None
             if attempt is not None and attempt.running:
                 attempt.stop(PeerRestartedError(peer.name, "asks for a new attempt", code="peer-restarted"))
-        elif isinstance(content, ShareSaved):
+        elif isinstance(content, records.ShareSaved):
             progress.saved = True
-        elif isinstance(content, EndAcknowledged):
+        elif isinstance(content, records.EndAcknowledged):
             progress.acknowledged = True
 
-    def await_parties(self) -> Attempt:
-        """Wait for all parties and begin the next attempt."""
+    def await_parties(self, finished: bool) -> Attempt | None:
+        """Wait for all parties and begin the next attempt; after the end only announce it, and return None."""
+        if finished:
+            self.announce_end()
+            return None
         node, began = self.node, time.monotonic()
         with node.lock:
             self._close_attempt()
@@ -197,7 +198,7 @@ class ActiveCoordinator(_Coordinator):
             failure = self.node.attempt.failure if self.node.attempt else None
             party = failure.peer if failure else self.node.endpoint.party
             reason = failure.reason if failure else "came back as a new process"
-            peer.session.push(note_record(AttemptCall(party, reason)))
+            peer.session.push(records.note_record(records.AttemptCall(party, reason)))
             peer.progress.called = True
 
     def _begin_attempt(self) -> Attempt:
@@ -211,18 +212,14 @@ class ActiveCoordinator(_Coordinator):
             progress = peer.progress
             progress.begun += 1
             progress.ready = progress.saved = progress.called = False
-            sessions[peer.name].push(note_record(AttemptBegin(name, incarnations)))
+            sessions[peer.name].push(records.note_record(records.AttemptBegin(name, incarnations)))
         node.log("attempt", {"number": self._number})
         return node.begin(name, incarnations)
 
     def _announce_end_to(self, peer: Peer) -> None:
         if peer.session is not None and not peer.progress.finished:
-            peer.session.push(note_record(RunFinished()))
+            peer.session.push(records.note_record(records.RunFinished()))
             peer.progress.finished = True
-
-    def _close_attempt(self) -> None:
-        if self.node.attempt is not None:
-            self.node.attempt.closed = True
 
 
 class PassiveCoordinator(_Coordinator):
@@ -231,8 +228,8 @@ class PassiveCoordinator(_Coordinator):
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self.active = self.peers[node.endpoint.active]
-        self._next: AttemptBegin | None = None
-        self._called: AttemptCall | None = None
+        self._next: records.AttemptBegin | None = None
+        self._called: records.AttemptCall | None = None
         self._known = False
 
     def on_session(self, peer: Peer) -> None:
@@ -242,33 +239,36 @@ class PassiveCoordinator(_Coordinator):
             self._next = self._called = None
             self._known = False
 
-    def on_note(self, peer: Peer, content: Note) -> None:
+    def on_note(self, peer: Peer, content: records.Note) -> None:
         """See the module."""
         super().on_note(peer, content)
         if peer is not self.active:
             return
         attempt = self.node.attempt
-        if isinstance(content, AttemptCall):
+        if isinstance(content, records.AttemptCall):
             self._called, self._next = content, None
             if attempt is not None and attempt.running:
                 attempt.stop(
                     PeerRestartedError(sanitize(content.party), sanitize(content.reason), code="peer-restarted")
                 )
-        elif isinstance(content, AttemptBegin):
+        elif isinstance(content, records.AttemptBegin):
             names, sizes = set(content.incarnations), {len(each) for each in content.incarnations.values()}
-            if len(content.attempt) != ATTEMPT or names != set(self.node.endpoint.parties) or sizes != {INCARNATION}:
+            if (
+                len(content.attempt) != records.ATTEMPT
+                or names != set(self.node.endpoint.parties)
+                or sizes != {INCARNATION}
+            ):
                 raise CodecError("an attempt that is not of the parties of this run", code="peer-message")
             self._next, self._called = content, None
             peer.progress.begun += 1
-        elif isinstance(content, RunFinished):
+        elif isinstance(content, records.RunFinished):
             self.over = True
 
     def await_parties(self, saved: bool) -> Attempt | None:
         """Wait for the next attempt; return None if the run is finished."""
         node, began = self.node, time.monotonic()
         with node.lock:
-            if node.attempt is not None:
-                node.attempt.closed = True
+            self._close_attempt()
             self.active.progress.told = ""
             while True:
                 if self.over:
@@ -277,22 +277,21 @@ class PassiveCoordinator(_Coordinator):
                 if begin is not None:
                     node.log("attempt", {"number": int.from_bytes(begin.attempt[-4:], "big")})
                     return node.begin(begin.attempt, begin.incarnations)
-                self._notify("ready", AttemptReady(self.active.progress.begun, saved))
+                self._notify("ready", records.AttemptReady(self.active.progress.begun, saved))
                 self._wait([self.active], began)
 
     def finish(self, mark: Callable[[], None]) -> None:
         """Report that the share is on disk, wait for the end of the run, mark it as finished."""
         node, began = self.node, time.monotonic()
         with node.lock:
-            if node.attempt is not None:
-                node.attempt.closed = True
+            self._close_attempt()
             self.active.progress.told = ""
             while not self.over:
                 if self._called is not None:
                     raise PeerRestartedError(
                         sanitize(self._called.party), sanitize(self._called.reason), code="peer-restarted"
                     )
-                self._notify("saved", ShareSaved())
+                self._notify("saved", records.ShareSaved())
                 self._wait([self.active], began)
             self._known = True  # blocks the acknowledgement until the run is marked; it stays blocked if marking fails
         mark()
@@ -305,10 +304,10 @@ class PassiveCoordinator(_Coordinator):
         with self.node.lock:
             if self.over and not self._known and self.active.session is not None:
                 self._known = True
-                self.active.session.push(note_record(EndAcknowledged()))
+                self.active.session.push(records.note_record(records.EndAcknowledged()))
 
-    def _notify(self, what: str, content: Note) -> None:
+    def _notify(self, what: str, content: records.Note) -> None:
         progress = self.active.progress
         if self.active.session is not None and progress.told != what:
             progress.told = what
-            self.active.session.push(note_record(content))
+            self.active.session.push(records.note_record(content))

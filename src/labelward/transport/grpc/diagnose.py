@@ -22,34 +22,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ListenerDiagnosis:
-    """Result of one connection to a listener.
+    """Result of one connection to a listener."""
 
-    Attributes:
-        reason: why no connection can be made; None: it can. What follows may be known all the same.
-        tls: version, such as "TLSv1.3".
-        cipher: the cipher that OpenSSL and the listener agreed on.
-        fingerprint: SHA-256 of the listener's certificate.
-    """
-
-    reason: str | None = None
+    reason: str | None = None  # why no connection can be made; None: it can. What follows may be known all the same.
     tls: str | None = None
-    cipher: str | None = None
-    fingerprint: str | None = None
+    cipher: str | None = None  # the cipher that OpenSSL and the listener agreed on
+    fingerprint: str | None = None  # SHA-256 of the listener's certificate
 
 
 def diagnose_listener(
-    address: str,
-    credentials: Credentials,
-    listener: str,
-    *,
-    timeout: float = 10.0,
-    via: tuple[str, int] | None = None,
+    address: str, credentials: Credentials, listener: str, *, timeout: float = 10.0, via: tuple[str, int] | None = None
 ) -> ListenerDiagnosis:
     """Connect once, as the party that the credentials name, and say what happens.
 
     Args:
         address: ``host:port`` of the listener.
-        credentials: own.
         listener: the name that the listener's certificate must have.
         timeout: seconds for the connection and for each answer.
         via: where to connect instead, while the certificate must be for ``address`` all the same.

@@ -1,7 +1,5 @@
 """Endpoint: the place of a party in the network, and what it knows of its peers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,43 +29,25 @@ def silence_limit(heartbeat: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Place of one party in the network.
-
-    Attributes:
-        party: name of the party.
-        parties: all parties of the run, the active one first.
-        listener: the party that listens, or, if no party has this name, a relay.
-        address: ``host:port`` at which the others reach the listener.
-        listen: ``host:port`` at which the listening party listens; None at the others.
-        timeout: seconds that a peer may be away before the run ends.
-        message_limit: bytes of one message.
-        heartbeat: seconds between two heartbeats.
-        silence: seconds that a connected peer may make no progress before the run ends.
-    """
+    """Place of one party in the network."""
 
     party: str
-    parties: tuple[str, ...]
-    listener: str
-    address: str
-    listen: str | None = None
-    timeout: float = 600.0
-    message_limit: int = 1 << 30
-    heartbeat: float = 5.0
-    silence: float = 21600.0
+    parties: tuple[str, ...]  # all parties of the run, the active one first
+    listener: str  # the party that listens, or, if no party has this name, a relay
+    address: str  # ``host:port`` at which the others reach the listener
+    listen: str | None = None  # ``host:port`` at which the listening party listens; None at the others
+    timeout: float = 600.0  # seconds that a peer may be away before the run ends
+    message_limit: int = 1 << 30  # bytes of one message
+    heartbeat: float = 5.0  # seconds between two heartbeats
+    silence: float = 21600.0  # seconds that a connected peer may make no progress before the run ends
 
     def __post_init__(self) -> None:
         if self.party not in self.parties or len(self.parties) < 2 or len(set(self.parties)) != len(self.parties):
-            raise InputError(
-                f"parties = {list(self.parties)} are not two or more, {self.party!r} among them",
-                code="conflict",
-                value=self.parties,
-            )
+            reason = f"parties = {list(self.parties)} are not two or more, {self.party!r} among them"
+            raise InputError(reason, code="conflict", value=self.parties)
         if (self.party == self.listener) != (self.listen is not None):
-            raise InputError(
-                f"listen is for the listener {self.listener!r} only, and it needs one",
-                code="conflict",
-                value=self.listen,
-            )
+            reason = f"listen is for the listener {self.listener!r} only, and it needs one"
+            raise InputError(reason, code="conflict", value=self.listen)
         if any(not 0 < len(name.encode()) < 256 for name in (*self.parties, self.listener)):
             raise InputError("the name of a party has 1 to 255 bytes", code="range")
         split_host_port(self.address, "address")
@@ -92,22 +72,12 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class PeerInfo:
-    """Connection and identity of a peer.
-
-    Attributes:
-        party: name of the peer.
-        identity: subject of its certificate.
-        fingerprint: SHA-256 of its certificate, in hexadecimal.
-        tls: TLS version of the connection; None before the first one.
-        cipher: cipher of the connection, likewise.
-        address: address of the other end of the connection.
-        sealed: whether a session, sealed end to end, exists.
-    """
+    """Connection and identity of a peer."""
 
     party: str
-    identity: str
-    fingerprint: str
-    tls: str | None
+    identity: str  # subject of its certificate
+    fingerprint: str  # SHA-256 of its certificate, in hexadecimal
+    tls: str | None  # TLS version of the connection; None before the first one
     cipher: str | None
     address: str
-    sealed: bool
+    sealed: bool  # whether a session, sealed end to end, exists

@@ -8,8 +8,6 @@ A hub routes by ``target`` and accepts only the ``source`` that the certificate 
 kind ``DATA`` and ``CONTROL`` are sealed (:mod:`.session`), with the header as associated data.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -6,11 +6,10 @@ so and not admitted again. Queues are bounded: a member whose queue overflows is
 sessions send again what was not acknowledged (:mod:`.session`). The hub stores nothing on disk.
 """
 
-from __future__ import annotations
-
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,13 +18,56 @@ import msgspec
 from labelward.errors import CodecError
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc.endpoint import Log
-from labelward.transport.grpc.outbox import Outbox
 from labelward.transport.grpc.session import WINDOW
 from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
 
 _RETIRED: Final = 10_000
 EACH: Final = 8
 """Maximum number of connections of one party, each for another run; it leaves room for the other parties."""
+
+
+class Outbox:
+    """Queue with a non-blocking :meth:`put`; iteration blocks while it is empty, and ends after :meth:`close`.
+
+    Args:
+        limit: maximum size of the waiting envelopes, in bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._size = limit, 0
+        self._waiting: deque[bytes] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, raw: bytes) -> bool:
+        """Append an envelope; return False if the queue is full or closed."""
+        with self._changed:
+            if self._closed or self._size + len(raw) > self._limit:
+                return False
+            self._waiting.append(raw)
+            self._size += len(raw)
+            self._changed.notify()
+            return True
+
+    def close(self, *, drain: bool = False) -> None:
+        """End the iteration; with ``drain`` after the waiting envelopes."""
+        with self._changed:
+            self._closed = True
+            if not drain:
+                self._waiting.clear()
+                self._size = 0
+            self._changed.notify_all()
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            with self._changed:
+                while not self._waiting:
+                    if self._closed:
+                        return
+                    self._changed.wait()
+                raw = self._waiting.popleft()
+                self._size -= len(raw)
+            yield raw
 
 
 class Registration(msgspec.Struct, frozen=True, array_like=True):
@@ -71,9 +113,6 @@ class Hub:
     """Routes envelopes between members.
 
     Args:
-        name: name of the listener, a party or a relay.
-        parties: parties that may connect.
-        log: called with (event, fields).
         run: the only run that is served; None: any run (relay).
         deliver: receives envelopes for the listening party; None: the listener is a relay.
         joined: called with the name of a party that has connected.
@@ -186,8 +225,6 @@ class Hub:
             member.closed.append(ConnectionRefused("the listener has ended"))
             member.outbox.close(drain=True)
 
-    # -- helpers ---------------------------------------------------------------------------------------------------
-
     def _examine(self, content: bytes, party: str) -> Registration:
         try:
             register = msgspec.msgpack.decode(content, type=Registration)
@@ -201,15 +238,13 @@ class Hub:
                 f"its certificate names {party!r}, and it says to be {envelope.sanitize(register.party)!r}"
             )
         if party not in self.parties or party == self.name:
-            raise ConnectionRefused(f"{party!r} is no party that may connect; those are {', '.join(self._guests())}")
+            guests = ", ".join(repr(name) for name in self.parties if name != self.name)
+            raise ConnectionRefused(f"{party!r} is no party that may connect; those are {guests}")
         if self.run is not None and register.run != self.run:
             raise ConnectionRefused(f"it takes part in another run ({envelope.sanitize(register.run)}; not {self.run})")
         if len(register.incarnation) != INCARNATION:
             raise ConnectionRefused("it does not say which process it is")
         return register
-
-    def _guests(self) -> list[str]:
-        return [repr(name) for name in self.parties if name != self.name]
 
     def _place(self, member: Member) -> None:
         run, party, own = member.register.run, member.register.party, member.register.incarnation

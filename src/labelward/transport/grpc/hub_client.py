@@ -16,7 +16,7 @@ from labelward.errors import CertificateError, PeerError
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc.diagnose import ListenerDiagnosis, diagnose_listener
 from labelward.transport.grpc.endpoint import Endpoint, silence_limit
-from labelward.transport.grpc.outbox import Outbox
+from labelward.transport.grpc.hub import Outbox
 from labelward.transport.grpc.rpc import METHOD, REGISTER, channel_options, load_grpc
 from labelward.transport.grpc.session import WINDOW
 
@@ -32,10 +32,6 @@ _DRAIN: Final = 2.0
 
 class HubClient:
     """Connection to the hub, renewed whenever it breaks.
-
-    Args:
-        station: gets what arrives, and hears of the link's ups and downs.
-        register: what the hub is told (:class:`~.hub.Registration`).
 
     Attributes:
         found: what the last look at the listener's TLS found.

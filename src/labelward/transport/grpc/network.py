@@ -48,8 +48,6 @@ class Network:
     """Network of one process and run; its own threads do what waits for other machines.
 
     Args:
-        endpoint: place of the party.
-        credentials: certificate, key and authority of the party.
         run: identity of the run, which all parties must name; 1 to 100 characters.
         log: called with (event, fields) from any thread; it must be quick and must not call the network. Events:
             "listening", "connected", "disconnected", "session", "refused", "waiting", "attempt", "away", "finished",
@@ -62,9 +60,8 @@ class Network:
     def __init__(self, endpoint: Endpoint, credentials: Credentials, *, run: str, log: Log) -> None:
         self.endpoint = endpoint
         self._node = Node(endpoint, credentials, run, log)
-        active = endpoint.party == endpoint.active
-        self._active = ActiveCoordinator(self._node) if active else None
-        self._passive = None if active else PassiveCoordinator(self._node)
+        coordinator = ActiveCoordinator if endpoint.party == endpoint.active else PassiveCoordinator
+        self._side: ActiveCoordinator | PassiveCoordinator = coordinator(self._node)
         self._hub: Hub | None = None
         self._listener: Listener | None = None
         self._hub_client: HubClient | None = None
@@ -98,13 +95,7 @@ class Network:
         Raises:
             PeerError: a peer is away for ``timeout`` seconds (names it, and the last reason), or has failed.
         """
-        if self._active is not None:
-            if finished:
-                self._active.announce_end()
-                return None
-            return NetworkEnd(self._node, self._active.await_parties())
-        assert self._passive is not None
-        attempt = self._passive.await_parties(finished)
+        attempt = self._side.await_parties(finished)
         return None if attempt is None else NetworkEnd(self._node, attempt)
 
     def conclude(self, mark: Callable[[], None]) -> None:
@@ -117,19 +108,15 @@ class Network:
             PeerRestarted: a peer came back without its share; the run goes on with the next attempt.
             PeerError: a peer is away for ``timeout`` seconds, or has failed.
         """
-        side = self._active or self._passive
-        assert side is not None
-        side.finish(mark)
+        self._side.finish(mark)
 
     def uninformed(self) -> tuple[str, ...]:
         """Return the parties that have not acknowledged the end of the run; at a passive party none."""
-        return () if self._active is None else self._active.uninformed()
+        return self._side.uninformed()
 
     def fail(self, reason: str) -> None:
         """Report to all peers that the run has failed here, outside of an attempt."""
-        side = self._active or self._passive
-        assert side is not None
-        side.fail(reason)
+        self._side.fail(reason)
 
     def peers(self) -> dict[str, PeerInfo]:
         """Return connection and identity of each peer that has had a session."""
@@ -157,8 +144,7 @@ class Network:
         """Wait a few seconds for acknowledgements, send good-bye, and end all threads."""
         if self._closed.is_set():
             return
-        if self._passive is not None:
-            self._passive.acknowledge()
+        self._side.acknowledge()
         self._flush()
         self._closed.set()
         self._ticker.join()

@@ -16,19 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from labelward.errors import CodecError, PeerError
 from labelward.transport.grpc import envelope
+from labelward.transport.grpc import session_records as records
 from labelward.transport.grpc.attempt import Attempt, memory_cost, to_record
 from labelward.transport.grpc.endpoint import Endpoint, Log
 from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.session_handshake import INCARNATION
-from labelward.transport.grpc.session_records import (
-    AttemptEnd,
-    Chunk,
-    MessageTooLargeError,
-    Note,
-    RunFailed,
-    decode_record,
-    note_record,
-)
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
@@ -38,12 +30,6 @@ _FLOODED = "keeps sending without acknowledgements"
 
 class Node:
     """State of one party's process.
-
-    Args:
-        endpoint: place of the party.
-        credentials: credentials of the party.
-        run: identity of the run.
-        log: called with (event, fields).
 
     Attributes:
         lock: guards all state; notified at every change.
@@ -63,20 +49,9 @@ class Node:
         self.began = time.monotonic()
         self.post: Callable[[bytes], None] = _drop_envelope
         self.on_session: Callable[[Peer], None] = _ignore
-        self.on_note: Callable[[Peer, Note], None] = _ignore
+        self.on_note: Callable[[Peer, records.Note], None] = _ignore
         self._log, self._strangers = log, 0
-        self.peers = {
-            name: Peer(
-                name,
-                endpoint,
-                credentials,
-                run=run,
-                incarnation=self.incarnation,
-                post=lambda raw: self.post(raw),
-                log=self.log,
-            )
-            for name in endpoint.peers
-        }
+        self.peers = {name: Peer(name, self) for name in endpoint.peers}
 
     def log(self, event: str, fields: Mapping[str, Any]) -> None:
         """Write to the log; an error of the log, such as a full disk, is ignored."""
@@ -109,11 +84,11 @@ class Node:
             self._dispatch(peer, arrived)
             self.lock.notify_all()
 
-    def broadcast(self, content: Note) -> None:
+    def broadcast(self, content: records.Note) -> None:
         """Send a note to every peer with a session."""
         for peer in self.peers.values():
             if peer.session is not None:
-                peer.session.push(note_record(content))
+                peer.session.push(records.note_record(content))
 
     def on_connected(self) -> None:
         """The connection to the hub is established."""
@@ -185,8 +160,6 @@ class Node:
                 self._deliver(peer, its, item)
         return attempt
 
-    # -- helpers ---------------------------------------------------------------------------------------------------
-
     def _dispatch(self, peer: Peer, arrived: envelope.Envelope) -> None:
         if arrived.kind == envelope.HELLO:
             if peer.take_hello(arrived.payload):
@@ -222,8 +195,8 @@ class Node:
                 self._stop(error)
             return
         try:
-            item = decode_record(record)
-            if isinstance(item, Chunk | AttemptEnd | RunFailed) and item.attempt:
+            item = records.decode_record(record)
+            if isinstance(item, records.Chunk | records.AttemptEnd | records.RunFailed) and item.attempt:
                 self._deliver(peer, item.attempt, item)
             else:
                 self.on_note(peer, item)  # type: ignore[arg-type]
@@ -232,12 +205,12 @@ class Node:
         if session is not None:
             session.acknowledge()
 
-    def _deliver(self, peer: Peer, name: bytes, item: Chunk | AttemptEnd | RunFailed) -> None:
+    def _deliver(self, peer: Peer, name: bytes, item: records.Chunk | records.AttemptEnd | records.RunFailed) -> None:
         attempt = self.attempt
         if attempt is not None and attempt.name == name:
             try:
                 attempt.take(peer, item)
-            except MessageTooLargeError as error:
+            except records.MessageTooLargeError as error:
                 reason = f"{error} (message_limit at {self.endpoint.party!r})"
                 self._stop(PeerError(peer.name, reason, code="peer-message", value=error.value))
         elif self._may_still_begin(name):
@@ -264,9 +237,9 @@ class Node:
             self.broadcast(to_record(attempt.name, error))
 
 
-def _record_cost(item: Chunk | AttemptEnd | RunFailed) -> int:
+def _record_cost(item: records.Chunk | records.AttemptEnd | records.RunFailed) -> int:
     """Return the memory that an item takes until its attempt begins."""
-    return memory_cost(item.data if isinstance(item, Chunk) else b"")
+    return memory_cost(item.data if isinstance(item, records.Chunk) else b"")
 
 
 def _is_power_of_two(count: int) -> bool:

@@ -11,30 +11,19 @@ All methods require the lock of :class:`~.node.Node`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from labelward.errors import CertificateError, CodecError, HandshakeError
 from labelward.transport.grpc import envelope
-from labelward.transport.grpc.endpoint import Endpoint
+from labelward.transport.grpc import session_handshake as handshake
 from labelward.transport.grpc.session import Session
-from labelward.transport.grpc.session_handshake import (
-    VERSION,
-    Greeting,
-    ProcessIdentity,
-    decode_greeting,
-    derive_keys,
-    encode_greeting,
-    identity_digest,
-    signed_statement,
-)
 from labelward.transport.grpc.session_records import Assembler, RunFailed
 
 if TYPE_CHECKING:
     from cryptography import x509
 
-    from labelward.transport.certificates import Credentials
+    from labelward.transport.grpc.node import Node
 
 _AGAIN: Final = 0.5  # seconds between two hellos
 _SAME: Final = 60.0  # seconds between two complaints about the same
@@ -43,38 +32,25 @@ _RETIRED: Final = 1000
 
 @dataclass
 class PeerProgress:
-    """Progress of the run between two parties in the present session.
-
-    Attributes:
-        assembler: joins the chunks of the peer's messages.
-        begun: number of attempts that the active party has begun.
-        called: the active party has announced the next attempt.
-        ready: the passive party waits for an attempt.
-        saved: the passive party's share is on disk.
-        finished: the active party has announced the end of the run.
-        acknowledged: the passive party has acknowledged the end.
-        told: last note of the passive party: "", "ready" or "saved".
-        failed: failure that the peer reported between attempts.
-        held: records of attempts that have not begun here.
-    """
+    """Progress of the run between two parties in the present session."""
 
     assembler: Assembler
-    begun: int = 0
-    called: bool = False
-    ready: bool = False
-    saved: bool = False
-    finished: bool = False
-    acknowledged: bool = False
-    told: str = ""
-    failed: RunFailed | None = None
-    held: list[tuple[bytes, Any]] = field(default_factory=list)
+    begun: int = 0  # number of attempts that the active party has begun
+    called: bool = False  # the active party has announced the next attempt
+    ready: bool = False  # the passive party waits for an attempt
+    saved: bool = False  # the passive party's share is on disk
+    finished: bool = False  # the active party has announced the end of the run
+    acknowledged: bool = False  # the passive party has acknowledged the end
+    told: str = ""  # last note of the passive party: "", "ready" or "saved"
+    failed: RunFailed | None = None  # failure that the peer reported between attempts
+    held: list[tuple[bytes, Any]] = field(default_factory=list)  # records of attempts that have not begun here
 
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateSession:
     """Identity of a peer's process whose certificate is valid."""
 
-    core: ProcessIdentity
+    core: handshake.ProcessIdentity
     digest: bytes
     certificate: x509.Certificate
 
@@ -82,47 +58,28 @@ class CandidateSession:
 class Peer:
     """State towards one other party.
 
-    Args:
-        name: name of the peer.
-        endpoint: place of the own party.
-        credentials: credentials of the own party.
-        run: identity of the run.
-        incarnation: incarnation of the own process.
-        post: sends an envelope, or drops it without a connection.
-        log: called with (event, fields).
-
     Attributes:
         session: the present session; None before the first.
-        standing: what was said in it.
         reason: why the peer is not connected, if known.
     """
 
-    def __init__(
-        self,
-        name: str,
-        endpoint: Endpoint,
-        credentials: Credentials,
-        *,
-        run: str,
-        incarnation: bytes,
-        post: Callable[[bytes], None],
-        log: Callable[[str, Mapping[str, Any]], None],
-    ) -> None:
+    def __init__(self, name: str, node: Node) -> None:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-        self.name, self.me, self._endpoint, self._run = name, endpoint.party, endpoint, run
+        self.name, self.me, self._node, self._endpoint = name, node.endpoint.party, node, node.endpoint
         self.session: Session | None = None
         self.certificate: x509.Certificate | None = None
         self.progress = self._new_progress()
         self.reason = "it has not connected yet"
         self.retired: dict[bytes, None] = {}
-        self._credentials, self._post, self._log = credentials, post, log
         self._private = X25519PrivateKey.generate()
         public = self._private.public_key().public_bytes_raw()
-        self._core = encode_greeting(
-            ProcessIdentity(VERSION, run, self.me, name, incarnation, public, credentials.chain)
+        self._core = handshake.encode_greeting(
+            handshake.ProcessIdentity(
+                handshake.VERSION, node.run, self.me, name, node.incarnation, public, node.credentials.chain
+            )
         )
-        self._digest = identity_digest(self._core)
+        self._digest = handshake.identity_digest(self._core)
         self._candidate: CandidateSession | None = None
         self._agreed: CandidateSession | None = None
         self._greeted, self._complaint = 0.0, ("", -_SAME)
@@ -154,7 +111,7 @@ class Peer:
     def take_hello(self, payload: memoryview) -> bool:
         """Process a greeting; return whether it established a new session."""
         try:
-            return self._take_hello(decode_greeting(payload, Greeting))
+            return self._take_hello(handshake.decode_greeting(payload, handshake.Greeting))
         except (CertificateError, CodecError, HandshakeError) as error:
             self._refuse(str(error))
             return False
@@ -169,8 +126,6 @@ class Peer:
         if self.session is not None and bye:
             self.session.control(bye=True)
 
-    # -- helpers ---------------------------------------------------------------------------------------------------
-
     def _new_progress(self) -> PeerProgress:
         return PeerProgress(Assembler(self._endpoint.message_limit))
 
@@ -181,12 +136,14 @@ class Peer:
         seen = signature = b""
         if self._candidate is not None:
             seen = self._candidate.digest
-            signature = sign_bytes(self._credentials.key, signed_statement(self.me, self._digest, seen))
-        hello = Greeting(self._core, seen, signature, self._candidate is not None and self._candidate is self._agreed)
-        self._post(envelope.pack_envelope(envelope.HELLO, self.me, self.name, encode_greeting(hello)))
+            signature = sign_bytes(self._node.credentials.key, handshake.signed_statement(self.me, self._digest, seen))
+        hello = handshake.Greeting(
+            self._core, seen, signature, self._candidate is not None and self._candidate is self._agreed
+        )
+        self._node.post(envelope.pack_envelope(envelope.HELLO, self.me, self.name, handshake.encode_greeting(hello)))
 
-    def _take_hello(self, hello: Greeting) -> bool:
-        known = identity_digest(hello.core)
+    def _take_hello(self, hello: handshake.Greeting) -> bool:
+        known = handshake.identity_digest(hello.core)
         candidate = next((each for each in (self._agreed, self._candidate) if each and each.digest == known), None)
         candidate = self._candidate = candidate or self._examine(hello.core, known)
         new = False
@@ -200,23 +157,25 @@ class Peer:
     def _examine(self, raw: bytes, known: bytes) -> CandidateSession:
         from labelward.transport.certificates import verify_peer
 
-        core = decode_greeting(raw, ProcessIdentity)
-        core.check(run=self._run, source=self.name, target=self.me)
+        core = handshake.decode_greeting(raw, handshake.ProcessIdentity)
+        core.check(run=self._node.run, source=self.name, target=self.me)
         if core.incarnation in self.retired:
             raise HandshakeError(f"a newer process of {self.name!r} has taken this one's place", code="peer-restarted")
         if self.session is not None and core.incarnation == self.session.incarnation:
             raise HandshakeError(f"{self.name!r} changed its keys without a new process", code="peer-message")
-        certificate = verify_peer(core.chain, self._credentials.authority, self.name)
+        certificate = verify_peer(core.chain, self._node.credentials.authority, self.name)
         return CandidateSession(core=core, digest=known, certificate=certificate)
 
-    def _agree(self, candidate: CandidateSession, hello: Greeting) -> None:
+    def _agree(self, candidate: CandidateSession, hello: handshake.Greeting) -> None:
         from labelward.transport.certificates import fingerprint, verify_signature
 
         verify_signature(
-            candidate.certificate, hello.signature, signed_statement(self.name, candidate.digest, self._digest)
+            candidate.certificate,
+            hello.signature,
+            handshake.signed_statement(self.name, candidate.digest, self._digest),
         )
         core = candidate.core
-        keys = derive_keys(
+        keys = handshake.derive_keys(
             self._private, core.ephemeral, me=self.me, them=self.name, mine=self._digest, theirs=candidate.digest
         )
         if self.session is not None:
@@ -224,11 +183,13 @@ class Peer:
             while len(self.retired) > _RETIRED:
                 del self.retired[next(iter(self.retired))]
         limit = 2 * self._endpoint.message_limit
-        self.session = Session(self.me, self.name, core.incarnation, keys, self._post, limit=limit)
+        self.session = Session(
+            self.me, self.name, core.incarnation, keys, lambda raw: self._node.post(raw), limit=limit
+        )
         self.certificate, self._agreed = candidate.certificate, candidate
         self.progress = self._new_progress()
         self.reason = "its connection was lost"
-        self._log("session", {"peer": self.name, "fingerprint": fingerprint(candidate.certificate)})
+        self._node.log("session", {"peer": self.name, "fingerprint": fingerprint(candidate.certificate)})
         self.session.control()
 
     def _refuse(self, reason: str) -> None:
@@ -239,5 +200,5 @@ class Peer:
         self._complaint = (reason, now)
         if self.session is None:
             self.reason = f"it was refused: {reason}"
-        self._log("refused", {"peer": self.name, "reason": reason})
-        self._post(envelope.pack_envelope(envelope.REFUSAL, self.me, self.name, reason.encode()[:1000]))
+        self._node.log("refused", {"peer": self.name, "reason": reason})
+        self._node.post(envelope.pack_envelope(envelope.REFUSAL, self.me, self.name, reason.encode()[:1000]))

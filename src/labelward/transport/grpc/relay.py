@@ -33,7 +33,6 @@ def serve_relay(
     Args:
         listen: ``host:port``; port 0: any that is free.
         credentials: the relay's; ``credentials.party`` is what the parties call ``listener``.
-        parties: who may connect.
         log: called with (event, fields) from any thread: "connected", "disconnected", "refused", "listening".
         heartbeat: seconds between two heartbeats.
 
@@ -41,11 +40,8 @@ def serve_relay(
         InputError: a party has the relay's name, or the relay cannot listen there.
     """
     if credentials.party in parties:
-        raise InputError(
-            f"{credentials.party!r} is a party and cannot be the relay as well",
-            code="conflict",
-            value=credentials.party,
-        )
+        reason = f"{credentials.party!r} is a party and cannot be the relay as well"
+        raise InputError(reason, code="conflict", value=credentials.party)
     hub = Hub(credentials.party, parties, log, run=None)
     listener = Listener(hub, listen, credentials, heartbeat)
     log("listening", {"listen": listen, "port": listener.port})

@@ -62,13 +62,8 @@ class Listener:
     """A hub behind a port.
 
     Args:
-        hub: what routes.
         listen: ``host:port``; port 0: any that is free.
-        credentials: the listener's.
         heartbeat: seconds between two heartbeats.
-
-    Attributes:
-        port: at which it listens.
 
     Raises:
         InputError: the port is in use, or the address is not of this machine.
@@ -190,9 +185,5 @@ def _look_at_port(listen: str) -> None:
                 errno.EADDRNOTAVAIL: "this machine does not have that address",
                 errno.EACCES: "this user may not listen at that port",
             }
-            raise InputError(
-                f"{words.get(error.errno or 0, error.strerror)}",
-                code="unsupported",
-                field=f"listen = {listen!r}",
-                value=listen,
-            ) from error
+            reason = f"{words.get(error.errno or 0, error.strerror)}"
+            raise InputError(reason, code="unsupported", field=f"listen = {listen!r}", value=listen) from error

@@ -22,8 +22,6 @@ Rules:
 All methods require the lock of :class:`~.node.Node`.
 """
 
-from __future__ import annotations
-
 import struct
 import time
 from collections import Counter, deque
@@ -46,10 +44,6 @@ class Session:
     """One side of a session.
 
     Args:
-        me: own name.
-        peer: the peer's.
-        incarnation: of the peer's process.
-        keys: of this session.
         post: hands an envelope to the link, or drops it where there is none.
         limit: bytes of complete messages that may wait here before acknowledgements stop.
 
@@ -181,8 +175,6 @@ class Session:
         lost = sent > self._expected
         if lost or flags & _ASK:
             self.control(again=lost)
-
-    # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _number(self, payload: memoryview) -> int | None:
         tag = len(self._keys.tag)

@@ -54,23 +54,14 @@ class ProcessIdentity(msgspec.Struct, frozen=True, array_like=True):
     def check(self, *, run: str, source: str, target: str) -> None:
         """Raise :class:`HandshakeError` unless this is of ``source``, for ``target``, in ``run``, of this version."""
         if self.version != VERSION:
-            raise HandshakeError(
-                f"{source!r} speaks version {self.version} of the transport, {target!r} {VERSION}",
-                code="disagreement",
-                value=self.version,
-            )
+            reason = f"{source!r} speaks version {self.version} of the transport, {target!r} {VERSION}"
+            raise HandshakeError(reason, code="disagreement", value=self.version)
         if (self.source, self.target) != (source, target):
-            raise HandshakeError(
-                f"a greeting of {self.source!r} to {self.target!r}, not of {source!r} to {target!r}",
-                code="identity",
-                value=(self.source, self.target),
-            )
+            reason = f"a greeting of {self.source!r} to {self.target!r}, not of {source!r} to {target!r}"
+            raise HandshakeError(reason, code="identity", value=(self.source, self.target))
         if self.run != run:
-            raise HandshakeError(
-                f"{source!r} runs another run ({sanitize(self.run)}, not {run})",
-                code="other-run",
-                value=self.run,
-            )
+            reason = f"{source!r} runs another run ({sanitize(self.run)}, not {run})"
+            raise HandshakeError(reason, code="other-run", value=self.run)
         if len(self.incarnation) != INCARNATION or len(self.ephemeral) != 32:
             raise HandshakeError(f"{source!r} sent a damaged greeting", code="malformed")
 
@@ -127,8 +118,6 @@ def derive_keys(private: Any, peer: bytes, *, me: str, them: str, mine: bytes, t
     Args:
         private: own X25519 key.
         peer: public X25519 key of the peer, 32 bytes.
-        me: own name.
-        them: name of the peer.
         mine: hash of the own identity.
         theirs: hash of the peer's identity.
 

@@ -4,8 +4,6 @@ A record is a *chunk* of a message, or a *note* about attempts (:mod:`.coordinat
 seal was verified. An attempt has a name of 20 bytes: incarnation of the active party's process, then a counter.
 """
 
-from __future__ import annotations
-
 import io
 from typing import Final
 
@@ -147,11 +145,8 @@ class Assembler:
         if part.first:
             self.drop()
             if part.total > self._limit:
-                raise MessageTooLargeError(
-                    f"sent a message of {part.total} bytes, over the limit of {self._limit} bytes",
-                    code="range",
-                    value=part.total,
-                )
+                reason = f"sent a message of {part.total} bytes, over the limit of {self._limit} bytes"
+                raise MessageTooLargeError(reason, code="range", value=part.total)
             self._total = part.total
         elif self._total < 0:
             raise CodecError("a chunk belongs to no message", code="malformed")

@@ -4,10 +4,9 @@ All backends return the same bytes. Residues modulo n² are big-endian with a fi
 ``labelward doctor`` and :data:`VARIABLE` call a backend the *kernel* of the engine.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -66,36 +65,28 @@ class PreparedRows(Protocol):
 
         Args:
             present: the rows that are in any group, and their groups.
-            n_groups: groups are ``range(n_groups)``.
             joined: the sets of columns that are summed together (:mod:`~labelward.he.paillier.column_merging`).
         """
 
 
-class Backend(Protocol):
+@dataclass(kw_only=True, eq=False)
+class Backend:
     """Creates the operations of a key.
 
     Attributes:
-        name: a key of :data:`BACKENDS`.
         merge_cost: the product of two cells, in products of a row and a cell.
+        private_ops: of p, q, the generators of the n-th residues modulo p² and q², and the number of encryptions to
+            expect, which decides the size of tables.
+        public_ops: of n, h, w (:mod:`~labelward.he.paillier.scheme`) and the number of obfuscators to expect.
+        prepared_rows: of n, the number of ciphertexts to come, and an allocator.
     """
 
     name: str
     merge_cost: float
-
-    def private_ops(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int) -> PrivateOps:
-        """Return the operations with the primes and generators of the n-th residues modulo p² and q².
-
-        ``uses`` is the number of encryptions to expect, which decides the size of tables.
-        """
-
-    def public_ops(self, n: mpz, h: mpz, w: mpz, uses: int) -> PublicOps:
-        """Return the operations with n, h and w (:mod:`~labelward.he.paillier.scheme`) for ``uses`` obfuscators."""
-
-    def prepared_rows(self, n: mpz, count: int, allocate: Allocator) -> PreparedRows:
-        """Return room for ``count`` ciphertexts to come."""
-
-    def close(self) -> None:
-        """Stop worker processes, if any."""
+    private_ops: Callable[[mpz, mpz, mpz, mpz, int], PrivateOps]
+    public_ops: Callable[[mpz, mpz, mpz, int], PublicOps]
+    prepared_rows: Callable[[mpz, int, Allocator], PreparedRows]
+    close: Callable[[], None] = lambda: None
 
 
 def unavailable_reason(name: str) -> str:
@@ -113,7 +104,6 @@ def select_backend(name: str | None = None, *, threads: int = 1) -> Backend:
     ``name`` is not.
 
     Args:
-        name: a key of :data:`BACKENDS`, or None.
         threads: threads, or processes where the backend has no threads, that share heavy work.
 
     Raises:

@@ -1,7 +1,5 @@
 """The backend that runs everywhere: gmpy2 on one core."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import gmpy2
@@ -110,17 +108,6 @@ class Gmpy2Rows:
         return pairs
 
 
-class Gmpy2Backend:
-    """gmpy2 on one core; rows are kept as integers, wherever ``allocate`` would put them."""
-
-    name, merge_cost = "gmpy2", 2.0
-
-    private_ops, public_ops, prepared_rows = Gmpy2PrivateOps, Gmpy2PublicOps, Gmpy2Rows
-
-    def close(self) -> None:
-        """There is nothing to stop."""
-
-
 def unavailable_reason() -> str:
     """Return nothing: gmpy2 runs everywhere."""
     return ""
@@ -129,7 +116,13 @@ def unavailable_reason() -> str:
 def backend(threads: int) -> Backend:
     """Return the backend, in as many processes."""
     if threads == 1:
-        return Gmpy2Backend()
+        return Backend(
+            name="gmpy2",
+            merge_cost=2.0,
+            private_ops=Gmpy2PrivateOps,
+            public_ops=Gmpy2PublicOps,
+            prepared_rows=Gmpy2Rows,
+        )
     from labelward.he.paillier.backends.processes import ProcessBackend
 
     return ProcessBackend(threads)

@@ -1,7 +1,5 @@
 """What the compiled backends share of LLVM's language, so that either can be deleted without the other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 

@@ -22,15 +22,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 import numpy as np
 from gmpy2 import mpz
 
 from labelward.errors import EncryptionError
-from labelward.he.paillier.backends.base import Allocator, PreparedRows, PrivateOps, PublicOps
-from labelward.he.paillier.backends.gmpy2 import Gmpy2Backend
+from labelward.he.paillier.backends.base import Allocator, Backend, PreparedRows
+from labelward.he.paillier.backends.gmpy2 import backend
 from labelward.he.paillier.column_merging import PresentRows
 from labelward.he.paillier.int_bytes import byte_length, write_ints
 from labelward.he.paillier.row_store import RowStore
@@ -41,98 +41,92 @@ _COLUMNS = 10  # products of each row, about
 _CREATE = ("private_ops", "public_ops", "prepared_rows")
 
 
-class ProcessBackend:
+class ProcessBackend(Backend):
     """The gmpy2 backend in ``workers`` processes, which the first large task starts.
 
     Args:
-        workers: number of processes.
         inline_below: work that stays in this process, in products modulo n² (about 5 µs each at 2048 bits).
     """
 
-    name, merge_cost = "gmpy2", Gmpy2Backend.merge_cost
-
     def __init__(self, workers: int, inline_below: int = 20_000) -> None:
-        self.pool, self._inline_below, self._here = WorkerPool(workers), inline_below, Gmpy2Backend()
+        self.pool, self._inline_below, self._here = WorkerPool(workers), inline_below, backend(1)
+        super().__init__(
+            name=self._here.name,
+            merge_cost=self._here.merge_cost,
+            private_ops=lambda p, q, *more: _SharedPrivateOps(self._shared("private_ops", p, q, *more), p * q),
+            public_ops=lambda n, *more: _SharedPublicOps(self._shared("public_ops", n, *more), n),
+            prepared_rows=self._rows,
+            close=self.pool.close,
+        )
 
-    def private_ops(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int) -> PrivateOps:
-        """See :class:`~labelward.he.paillier.backends.base.Backend`."""
-        copies = _Copies(self.pool, "private_ops", p, q, tau_p, tau_q, uses // self.pool.size)
-        here = self._here.private_ops(p, q, tau_p, tau_q, uses)
-        return _SharedPrivateOps(copies, here, int((p * q).bit_length()), self._inline_below)
+    def _shared(self, method: str, *arguments: Any) -> _Split:
+        *numbers, uses = arguments
+        copies = _Copies(self.pool, method, *numbers, uses // self.pool.size)
+        return _Split(copies, getattr(self._here, method)(*arguments), self._inline_below)
 
-    def public_ops(self, n: mpz, h: mpz, w: mpz, uses: int) -> PublicOps:
-        """See :class:`~labelward.he.paillier.backends.base.Backend`."""
-        copies = _Copies(self.pool, "public_ops", n, h, w, uses // self.pool.size)
-        return _SharedPublicOps(copies, self._here.public_ops(n, h, w, uses), n, self._inline_below)
-
-    def prepared_rows(self, n: mpz, count: int, allocate: Allocator) -> PreparedRows:
-        """See :class:`~labelward.he.paillier.backends.base.Backend`."""
+    def _rows(self, n: mpz, count: int, allocate: Allocator) -> PreparedRows:
         if count * _COLUMNS < self._inline_below:
             return self._here.prepared_rows(n, count, allocate)
         return _SharedRows(self.pool, n, count)
 
-    def close(self) -> None:
-        """Stop the workers."""
-        self.pool.close()
+
+class _Split(NamedTuple):
+    """Calls a method of an object here or, where that is much work, of its copies on stretches of the data."""
+
+    copies: _Copies
+    here: Any
+    inline_below: int
+
+    def call(self, method: str, products: int, count: int, *arguments: int | tuple[bytes, int]) -> bytes:
+        """Call a method; of (data, unit) the i-th of ``count`` results depends on the i-th unit of bytes alone."""
+        if products < self.inline_below:
+            result: bytes = getattr(self.here, method)(
+                *(each if isinstance(each, int) else each[0] for each in arguments)
+            )
+            return result
+
+        def part(start: int, stop: int) -> tuple[Any, ...]:
+            return tuple(
+                each if isinstance(each, int) else each[0][start * each[1] : stop * each[1]] for each in arguments
+            )
+
+        return self.copies.split(method, count, part)
 
 
 class _SharedPrivateOps:
-    def __init__(self, copies: _Copies, here: PrivateOps, bits: int, inline_below: int) -> None:
-        self._copies, self._here, self._bits, self._inline_below = copies, here, bits, inline_below
+    def __init__(self, split: _Split, n: mpz) -> None:
+        self._split, self._bits = split, int(n.bit_length())
 
     def encrypt(self, plaintexts: bytes, size: int, x: bytes, y: bytes) -> bytes:
         count = len(plaintexts) // size
-        if count * self._bits // 20 < self._inline_below:
-            return self._here.encrypt(plaintexts, size, x, y)
-        half = len(x) // count
-        return self._copies.split(
-            "encrypt",
-            count,
-            lambda a, b: (plaintexts[a * size : b * size], size, x[a * half : b * half], y[a * half : b * half]),
-        )
+        half = len(x) // max(1, count)
+        products = count * self._bits // 20
+        return self._split.call("encrypt", products, count, (plaintexts, size), size, (x, half), (y, half))
 
     def complete(self, zeros: bytes, plaintexts: bytes, size: int) -> bytes:
         count = len(plaintexts) // size
-        if count < self._inline_below:
-            return self._here.complete(zeros, plaintexts, size)
-        whole = len(zeros) // count
-        return self._copies.split(
-            "complete", count, lambda a, b: (zeros[a * whole : b * whole], plaintexts[a * size : b * size], size)
-        )
+        return self._split.call("complete", count, count, (zeros, self._bits // 4), (plaintexts, size), size)
 
     def decrypt(self, ciphertexts: bytes) -> bytes:
-        size = self._bits // 4
-        count = len(ciphertexts) // size
-        if count * self._bits // 4 < self._inline_below:
-            return self._here.decrypt(ciphertexts)
-        return self._copies.split("decrypt", count, lambda a, b: (ciphertexts[a * size : b * size],))
+        count = len(ciphertexts) // (self._bits // 4)
+        return self._split.call("decrypt", count * self._bits // 4, count, (ciphertexts, self._bits // 4))
 
 
 class _SharedPublicOps:
-    def __init__(self, copies: _Copies, here: PublicOps, n: mpz, inline_below: int) -> None:
-        self._copies, self._here, self._inline_below = copies, here, inline_below
-        self._obfuscator, self._size = int(n.bit_length()) // 7, byte_length(n * n)  # in products; in bytes
+    def __init__(self, split: _Split, n: mpz) -> None:
+        self._split, self._obfuscator, self._size = split, int(n.bit_length()) // 7, byte_length(n * n)
 
     def encrypt(self, plaintexts: bytes, size: int, random: bytes) -> bytes:
         count = len(plaintexts) // size
-        if count * self._obfuscator < self._inline_below:
-            return self._here.encrypt(plaintexts, size, random)
-        step = len(random) // count
-        return self._copies.split(
-            "encrypt", count, lambda a, b: (plaintexts[a * size : b * size], size, random[a * step : b * step])
-        )
+        step = len(random) // max(1, count)
+        products = count * self._obfuscator
+        return self._split.call("encrypt", products, count, (plaintexts, size), size, (random, step))
 
     def rerandomize(self, cells: bytes, fit: int, shift: int, random: bytes) -> bytes:
         n_cells = len(cells) // self._size
         count = -(-n_cells // fit)
-        if n_cells * shift + count * self._obfuscator < self._inline_below:
-            return self._here.rerandomize(cells, fit, shift, random)
-        whole, step = fit * self._size, len(random) // count
-        return self._copies.split(
-            "rerandomize",
-            count,
-            lambda a, b: (cells[a * whole : b * whole], fit, shift, random[a * step : b * step]),
-        )
+        products, step = n_cells * shift + count * self._obfuscator, len(random) // max(1, count)
+        return self._split.call("rerandomize", products, count, (cells, fit * self._size), fit, shift, (random, step))
 
 
 class _SharedRows:
@@ -176,13 +170,7 @@ class _SharedRows:
 
 
 class _Copies:
-    """An object of the gmpy2 backend, created in every worker under the same handle.
-
-    Args:
-        pool: the workers.
-        method: of :class:`Gmpy2Backend` that creates it.
-        arguments: of the method.
-    """
+    """An object of the gmpy2 backend, created in every worker under the same handle."""
 
     _handles = itertools.count()
 
@@ -329,7 +317,7 @@ def _answer(call: _Call, objects: dict[int, Any]) -> bytes:
     if call.method in _CREATE:
         *numbers, last = (mpz.from_bytes(each, "big") for each in call.arguments)
         more = (RowStore().allocate,) if call.method == "prepared_rows" else ()
-        objects[call.handle] = getattr(Gmpy2Backend(), call.method)(*numbers, int(last), *more)
+        objects[call.handle] = getattr(backend(1), call.method)(*numbers, int(last), *more)
     elif call.method == "forget":
         objects.pop(call.handle, None)
     elif call.method == "sums":

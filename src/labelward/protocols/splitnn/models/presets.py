@@ -1,7 +1,9 @@
 """Bottom and top models by name, built and initialized from their description alone; nothing is downloaded.
 
 A description (:class:`ModelSpec`) is stored with the weights, so that a share opens in a new process. Weights are drawn
-from a generator that is handed in: the process's own generator of torch is neither seeded nor moved on.
+from a generator that is handed in: the process's own generator of torch is neither seeded nor moved on. It is one of
+numpy, of which 128 bits of a key matter: torch's has 2^32 streams on the CPU, so that whoever receives embeddings or
+gradients could try all of them. It is accepted for weights of version 0.1.0.
 
 Reference: Table 1 of the label inference paper. Differences: hidden sizes are free where the paper gives none;
 convolutions start as He et al. (2015) have it, as in the paper, linear layers as torch starts them (uniform within
@@ -15,6 +17,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import msgspec
+import numpy as np
 
 from labelward.errors import JobError
 from labelward.protocols.splitnn._torch import nn, torch
@@ -23,6 +26,8 @@ from labelward.protocols.splitnn.models.resnet import resnet_18, resnet_20
 from labelward.protocols.splitnn.models.tabular import Hashed, TableEncoder
 
 _META = torch.device("meta")
+
+Draws = np.random.Generator | torch.Generator
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +54,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     categories: dict[int, int] = {}
 
 
-def build(spec: ModelSpec, generator: torch.Generator, dtype: torch.dtype) -> nn.Module:
+def build(spec: ModelSpec, draws: Draws, dtype: torch.dtype) -> nn.Module:
     """Return the module on the CPU, in this dtype, with drawn weights.
 
     Raises:
@@ -68,26 +73,40 @@ def build(spec: ModelSpec, generator: torch.Generator, dtype: torch.dtype) -> nn
     if pixels:
         module = nn.Sequential(nn.Unflatten(1, spec.inputs), module)
     module = module.to_empty(device="cpu")
-    initialize(module, generator)
+    initialize(module, draws)
     return module
 
 
-def initialize(module: nn.Module, generator: torch.Generator) -> None:
+def initialize(module: nn.Module, draws: Draws) -> None:
     """Initialize all weights, in the order of the module's parts."""
     with torch.no_grad():
         for part in module.modules():
             if isinstance(part, nn.Linear):
                 bound = 1 / math.sqrt(part.in_features)
                 for weight in part.parameters(recurse=False):
-                    weight.uniform_(-bound, bound, generator=generator)
+                    _uniform(weight, bound, draws)
             elif isinstance(part, nn.Conv2d):
-                part.weight.normal_(0.0, math.sqrt(2 / part.weight[0].numel()), generator=generator)
+                _normal(part.weight, math.sqrt(2 / part.weight[0].numel()), draws)
             elif isinstance(part, nn.Embedding):
-                part.weight.normal_(0.0, 0.02, generator=generator)
+                _normal(part.weight, 0.02, draws)
             elif isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm | TableEncoder):
                 part.reset_parameters()
             elif isinstance(part, Hashed):
-                part.weight.normal_(0.0, 1 / math.sqrt(part.columns), generator=generator)
+                _normal(part.weight, 1 / math.sqrt(part.columns), draws)
+
+
+def _uniform(weight: torch.Tensor, bound: float, draws: Draws) -> None:
+    if isinstance(draws, torch.Generator):
+        weight.uniform_(-bound, bound, generator=draws)
+    else:
+        weight.copy_(torch.from_numpy(draws.uniform(-bound, bound, tuple(weight.shape))))
+
+
+def _normal(weight: torch.Tensor, deviation: float, draws: Draws) -> None:
+    if isinstance(draws, torch.Generator):
+        weight.normal_(0.0, deviation, generator=draws)
+    else:
+        weight.copy_(torch.from_numpy(draws.normal(0.0, deviation, tuple(weight.shape))))
 
 
 def _image(columns: int, image: tuple[int, ...]) -> tuple[int, ...]:

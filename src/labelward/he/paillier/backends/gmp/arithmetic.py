@@ -1,7 +1,5 @@
 """Moduli with their constants, numbers as limbs, and threads, for ``backend``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import gmpy2
@@ -13,7 +11,7 @@ from labelward.errors import EncryptionError
 from labelward.he.paillier.backends.gmp import loops
 from labelward.he.paillier.backends.gmp.digits import CellModulus, Limbs, scratch_for
 from labelward.he.paillier.backends.gmp.load import mpn_functions
-from labelward.he.paillier.fixed_base import digit_width
+from labelward.he.paillier.fixed_base import digit_width, split_digits
 from labelward.he.paillier.threads import run_in_threads
 
 _BLOCK = 512  # rows that share an inversion, and whose cells stay in the second-level cache
@@ -106,10 +104,9 @@ class CellArithmetic:
             EncryptionError: a row has a factor in common with N.
         """
 
-        def piece(part: slice) -> Callable[[], None]:
-            return lambda: self._split(cells(part), into[part])
-
-        run_in_threads(threads, map(piece, even_chunks(len(into), threads, _BLOCK)))
+        run_in_threads(
+            threads, lambda part: self._split(cells(part), into[part]), even_chunks(len(into), threads, _BLOCK)
+        )
 
     def work(self) -> Limbs:
         """Return room for a thread's loops."""
@@ -137,7 +134,6 @@ class CellPowerTable:
         root: N.
         bits: of the longest exponent.
         uses: how many powers are expected; more of them pay for wider digits.
-        threads: that build the tables.
     """
 
     def __init__(self, base: mpz, root: CellArithmetic, bits: int, *, uses: int, threads: int) -> None:
@@ -149,29 +145,17 @@ class CellPowerTable:
         for _ in range(tables - 1):
             units.append(gmpy2.powmod(units[-1], width, root.square))
 
-        def build(table: int) -> Callable[[], None]:
-            def work() -> None:
-                cells = np.empty((width, 3 * root.limbs + 1), dtype=np.uint64)
-                cells[0] = root.one
-                loops.tabulate_cells(root.mpn, root.odd, root.work(), root.cell(units[table]), cells)
-                root.split(cells.__getitem__, self._table[table], 1)
+        def build(table: int) -> None:
+            cells = np.empty((width, 3 * root.limbs + 1), dtype=np.uint64)
+            cells[0] = root.one
+            loops.tabulate_cells(root.mpn, root.odd, root.work(), root.cell(units[table]), cells)
+            root.split(cells.__getitem__, self._table[table], 1)
 
-            return work
-
-        run_in_threads(threads, map(build, range(tables)))
+        run_in_threads(threads, build, range(tables))
 
     def powers(self, exponents: NDArray[np.uint8], start: Limbs) -> Limbs:
         """Raise to big-endian ``exponents`` [n, size]; returns cells, each times the cell ``start``."""
         cells = np.empty((len(exponents), 3 * self._root.limbs + 1), dtype=np.uint64)
-        digits = self._digits(exponents[:, ::-1])
+        digits = split_digits(exponents[:, ::-1], len(self._table), self._digit)
         loops.table_power_cells(self._root.mpn, self._root.odd, self._root.work(), self._table, digits, start, cells)
         return cells
-
-    def _digits(self, rows: NDArray[np.uint8]) -> NDArray[np.uint16]:
-        """Split little-endian byte rows into digits [tables, n]."""
-        tables, width = len(self._table), self._digit
-        bits = np.unpackbits(rows, axis=1, bitorder="little")[:, : tables * width]
-        bits = np.pad(bits, ((0, 0), (0, tables * width - bits.shape[1]))).reshape(-1, tables, width)
-        weights = np.uint16(1) << np.arange(width, dtype=np.uint16)
-        digits: NDArray[np.uint16] = np.ascontiguousarray((bits * weights).sum(axis=2, dtype=np.uint16).T)
-        return digits

@@ -4,10 +4,10 @@ Where IFMA multiplies eight numbers at a time, this kernel does one after the ot
 by n² takes (``digits``), without a Python integer for each row, and in threads.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
+from functools import cached_property, partial
+from itertools import product
 
 import gmpy2
 import numpy as np
@@ -31,7 +31,9 @@ from labelward.he.paillier.backends.gmp.load import MissingError, mpn_functions
 from labelward.he.paillier.column_merging import PresentRows, joint_cells
 from labelward.he.paillier.int_bytes import byte_length, read_ints, to_offset, write_ints
 from labelward.he.paillier.scheme import PublicEncryptor, plaintexts_of
-from labelward.he.paillier.threads import run_in_threads
+from labelward.he.paillier.threads import fill_in_threads, run_in_threads
+
+Cells = NDArray[np.uint8]
 
 _PIECE = 2048  # rows encrypted at a time
 _STRETCH = 1 << 15  # products without looking up, so that whoever interrupts is heard soon
@@ -71,16 +73,6 @@ class _Plaintexts:
         )  # fmt: skip
 
 
-def _raising(root: CellArithmetic, numbers: list[mpz], into: Limbs) -> Callable[[], None]:
-    """Return the work of raising numbers to p-1 modulo p²."""
-
-    def work() -> None:
-        reduced = np.stack([to_words(number % root.square, 2 * root.limbs) for number in numbers])
-        into[:] = root.power(root.cells(reduced), root.value - 1)
-
-    return work
-
-
 class _Side:
     """One prime of an owner: p with q the other one, or the reverse."""
 
@@ -102,67 +94,60 @@ class GmpPrivateOps:
     def __init__(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int, *, threads: int) -> None:
         self._p, self._q, self._taus, self._threads = p, q, (tau_p, tau_q), threads
         self._n, self._uses, self._roots = p * q, uses, (CellArithmetic(p), CellArithmetic(q))
-        self._made: tuple[_Side, _Side] | None = None
 
     def encrypt(self, plaintexts: bytes, size: int, x: bytes, y: bytes) -> bytes:
         """See :class:`~labelward.he.paillier.backends.base.PrivateOps`."""
-        count, sides = len(plaintexts) // size, self._sides()
+        count, sides = len(plaintexts) // size, self._sides
         exponents = [np.frombuffer(part, dtype=np.uint8).reshape(count, -1) for part in (x, y)]
         added = [_Plaintexts(plaintexts, size, side.root, side.other) for side in sides]
-        made = np.empty((count, byte_length(self._n**2)), dtype=np.uint8)
         s = 2 * sides[0].root.limbs
         weights = np.stack([to_words(side.other**2, s) for side in sides])
         whole, mpn = to_words(self._n**2, 2 * s), sides[0].root.mpn
 
-        def piece(part: slice) -> Callable[[], None]:
-            def work() -> None:
-                first, second = (
-                    side.part(digits, mine, part) for side, digits, mine in zip(sides, exponents, added, strict=True)
-                )
-                rows, room = np.empty((len(first), 2 * s), np.uint64), np.empty(2 * s, np.uint64)
-                loops.join_residues(mpn, first, second, weights, whole, room, rows)
-                made[part] = word_row_bytes(rows, made.shape[1])
+        def encrypt(part: slice, into: Cells) -> None:
+            first, second = (
+                side.part(digits, mine, part) for side, digits, mine in zip(sides, exponents, added, strict=True)
+            )
+            rows, room = np.empty((len(first), 2 * s), np.uint64), np.empty(2 * s, np.uint64)
+            loops.join_residues(mpn, first, second, weights, whole, room, rows)
+            into[:] = word_row_bytes(rows, into.shape[1])
 
-            return work
-
-        run_in_threads(self._threads, map(piece, even_chunks(count, self._threads, _PIECE)))
-        return made.tobytes()
+        parts = even_chunks(count, self._threads, _PIECE)
+        return fill_in_threads(self._threads, encrypt, parts, byte_length(self._n**2)).tobytes()
 
     def complete(self, zeros: bytes, plaintexts: bytes, size: int) -> bytes:
         """See :class:`~labelward.he.paillier.backends.base.PrivateOps`."""
         root = CellArithmetic(self._n)
         added, width = _Plaintexts(plaintexts, size, root, root.radix**2), byte_length(root.square)
         data = np.frombuffer(zeros, dtype=np.uint8).reshape(-1, width)
-        made = np.empty_like(data)
 
-        def piece(part: slice) -> Callable[[], None]:
-            def work() -> None:
-                numbers = to_word_rows(data[part], width, 2 * root.limbs)
-                added.complete(part, numbers)
-                made[part] = word_row_bytes(numbers, width)
+        def complete(part: slice, into: Cells) -> None:
+            numbers = to_word_rows(data[part], width, 2 * root.limbs)
+            added.complete(part, numbers)
+            into[:] = word_row_bytes(numbers, width)
 
-            return work
-
-        run_in_threads(self._threads, map(piece, even_chunks(len(data), self._threads, _PIECE)))
-        return made.tobytes()
+        return fill_in_threads(self._threads, complete, even_chunks(len(data), self._threads, _PIECE), width).tobytes()
 
     def decrypt(self, ciphertexts: bytes) -> bytes:
         """See :class:`~labelward.he.paillier.backends.base.PrivateOps`."""
         p, q, n = self._p, self._q, self._n
-        numbers, work = read_ints(ciphertexts, byte_length(n * n)), []
+        numbers = read_ints(ciphertexts, byte_length(n * n))
         powers = [np.empty((len(numbers), 2 * root.limbs), dtype=np.uint64) for root in self._roots]
-        for root, into in zip(self._roots, powers, strict=True):
-            work += [_raising(root, numbers[part], into[part]) for part in even_chunks(len(numbers), self._threads)]
-        run_in_threads(self._threads, work)
+
+        def power(piece: tuple[int, slice]) -> None:
+            side, part = piece
+            root = self._roots[side]
+            reduced = np.stack([to_words(number % root.square, 2 * root.limbs) for number in numbers[part]])
+            powers[side][part] = root.power(root.cells(reduced), root.value - 1)
+
+        run_in_threads(self._threads, power, product(range(2), even_chunks(len(numbers), self._threads)))
         found = plaintexts_of(p, q, zip(*(map(from_words, rows) for rows in powers), strict=True))
         return write_ints(found, byte_length(n) + 1, signed=True)
 
-    def _sides(self) -> tuple[_Side, _Side]:
-        if self._made is None:
-            sides = zip(self._roots, (self._q, self._p), self._taus, strict=True)
-            first, second = (_Side(*side, self._uses, self._threads) for side in sides)
-            self._made = first, second
-        return self._made
+    @cached_property
+    def _sides(self) -> list[_Side]:
+        sides = zip(self._roots, (self._q, self._p), self._taus, strict=True)
+        return [_Side(*side, self._uses, self._threads) for side in sides]
 
 
 class GmpPublicOps:
@@ -197,19 +182,15 @@ class GmpPublicOps:
         if self._table is None:
             self._table = CellPowerTable(self._h, root, 8 * size, uses=self._uses, threads=self._threads)
         table, drawn = self._table, np.frombuffer(random, dtype=np.uint8).reshape(count, step)
-        made = np.empty((count, byte_length(root.square)), dtype=np.uint8)
 
-        def piece(part: slice) -> Callable[[], None]:
-            def work() -> None:
-                cells, signs = table.powers(drawn[part, :size], root.one), drawn[part, size] & 3
-                loops.multiply_cells(root.mpn, root.odd, root.work(), cells, self._signs, signs.astype(np.int64))
-                multiply(part, cells)
-                made[part] = word_row_bytes(root.values(cells), made.shape[1])
+        def obfuscate(part: slice, into: Cells) -> None:
+            cells, signs = table.powers(drawn[part, :size], root.one), drawn[part, size] & 3
+            loops.multiply_cells(root.mpn, root.odd, root.work(), cells, self._signs, signs.astype(np.int64))
+            multiply(part, cells)
+            into[:] = word_row_bytes(root.values(cells), into.shape[1])
 
-            return work
-
-        run_in_threads(self._threads, map(piece, even_chunks(count, self._threads, _PIECE)))
-        return made.tobytes()
+        parts = even_chunks(count, self._threads, _PIECE)
+        return fill_in_threads(self._threads, obfuscate, parts, byte_length(root.square)).tobytes()
 
 
 class GmpRows:
@@ -267,53 +248,29 @@ class GmpRows:
         places = np.empty((count + len(parts), 3 * root.limbs + 1), dtype=np.uint64)
         owners = np.full(len(places), -1, dtype=np.int64)
 
-        def piece(number: int, part: slice) -> Callable[[], None]:
-            stretch = (part.start, part.stop, number)
-            return lambda: loops.multiply_by_group(
+        def multiply(piece: tuple[int, slice]) -> None:
+            number, part = piece
+            loops.multiply_by_group(
                 root.mpn, root.odd, root.work(), items.reshape(len(items), -1), items.ndim == 2, order, ranks,
-                stretch, places, owners,
+                (part.start, part.stop, number), places, owners,
             )  # fmt: skip
 
-        run_in_threads(self._threads, [piece(number, part) for number, part in enumerate(parts)])
+        run_in_threads(self._threads, multiply, enumerate(parts))
         return places, owners
 
-    def _values(self, cells: Limbs, size: int) -> NDArray[np.uint8]:
-        values = np.empty((len(cells), size), dtype=np.uint8)
+    def _values(self, cells: Limbs, size: int) -> Cells:
+        def values(part: slice, into: Cells) -> None:
+            into[:] = word_row_bytes(self._root.values(cells[part]), size)
 
-        def piece(part: slice) -> Callable[[], None]:
-            def work() -> None:
-                values[part] = word_row_bytes(self._root.values(cells[part]), size)
-
-            return work
-
-        run_in_threads(self._threads, map(piece, even_chunks(len(cells), self._threads)))
-        return values
-
-
-class GmpBackend:
-    """The libgmp backend with so many threads."""
-
-    name, merge_cost = "libgmp", 1.4
-
-    def __init__(self, threads: int = 1) -> None:
-        self._threads = threads
-
-    def private_ops(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int) -> GmpPrivateOps:
-        """See :class:`~labelward.he.paillier.backends.base.Backend`."""
-        return GmpPrivateOps(p, q, tau_p, tau_q, uses, threads=self._threads)
-
-    def public_ops(self, n: mpz, h: mpz, w: mpz, uses: int) -> GmpPublicOps:
-        """See :class:`~labelward.he.paillier.backends.base.Backend`."""
-        return GmpPublicOps(n, h, w, uses, threads=self._threads)
-
-    def prepared_rows(self, n: mpz, count: int, allocate: Allocator) -> GmpRows:
-        """See :class:`~labelward.he.paillier.backends.base.Backend`."""
-        return GmpRows(n, count, allocate, threads=self._threads)
-
-    def close(self) -> None:
-        """There is nothing to stop."""
+        return fill_in_threads(self._threads, values, even_chunks(len(cells), self._threads), size)
 
 
 def backend(threads: int) -> Backend:
     """Return the backend with so many threads."""
-    return GmpBackend(threads)
+    return Backend(
+        name="libgmp",
+        merge_cost=1.4,
+        private_ops=partial(GmpPrivateOps, threads=threads),
+        public_ops=partial(GmpPublicOps, threads=threads),
+        prepared_rows=partial(GmpRows, threads=threads),
+    )

@@ -5,8 +5,6 @@ process, wherever its libraries lie. Words and numbers are given by address too.
 are to be parameters of the compiled function, since numba lets go of a local array after its last use by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -18,8 +18,6 @@ takes three quarters of the time of a product and a division by N².
 Numbers are little-endian limbs of 64 bits, given by address (``calls``).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +40,6 @@ class CellModulus(NamedTuple):
         limbs: k.
         n, inverse: N, and 1/N modulo R.
         minus: -R modulo N.
-        one: 1.
         cube, cube_inverse: R³ modulo N, and that over N, modulo R.
         top: the highest limb of N, as a fraction of 2^64.
     """

@@ -6,8 +6,6 @@ under these names; so each is looked for, called on numbers whose result gmpy2 k
 is missing or differs.
 """
 
-from __future__ import annotations
-
 import ctypes
 import ctypes.util
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ A *row* is a number c as b, b/N modulo R, and l, with c·R = b·(1 + N·l) modul
 row takes a product with the digit b, and l is added to L.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

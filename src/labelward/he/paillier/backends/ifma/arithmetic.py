@@ -1,6 +1,4 @@
-"""Numbers in limbs, moduli with their constants, and threads, for ``backend``."""
-
-from __future__ import annotations
+"""Numbers in limbs, moduli with their constants, tables of powers (``fixed_base``), and threads, for ``backend``."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -12,12 +10,16 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
-from labelward.he.paillier.backends.ifma import sums as loops
+from labelward.he.paillier.backends.ifma import loops, sums
 from labelward.he.paillier.backends.ifma.limbs import Limbs, OddModulus, pack_rows, unpack_rows
 from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, LEAST, LIMB_BITS
+from labelward.he.paillier.fixed_base import digit_width
 from labelward.he.paillier.threads import run_in_threads
 
 _BLOCK = 1024  # rows that share an inversion, and whose intermediate results stay in the second-level cache
+_MEMORY = 80 << 20  # bytes of one base's tables
+_WIDEST = 10  # bits of a digit: a table then fits the second-level cache
+_ENTRY = 12  # what making an entry costs, in products of a power
 
 
 def limbs_for(bits: int) -> int:
@@ -128,15 +130,12 @@ class LaneArithmetic:
             EncryptionError: a row has a factor in common with N.
         """
 
-        def piece(part: slice) -> Callable[[], None]:
-            return lambda: self._split(rows(part), out[part])
-
-        run_in_threads(threads, map(piece, lane_chunks(len(out), threads, _BLOCK)))
+        run_in_threads(threads, lambda part: self._split(rows(part), out[part]), lane_chunks(len(out), threads, _BLOCK))
 
     def _split(self, rows: Limbs, out: Limbs) -> None:
         root = self.modulus
         found = aligned(-(-len(rows) // LANES), 3, self.rows, LANES)
-        total = loops.begin_split_rows(rows, root.odd, root.one, found)
+        total = sums.begin_split_rows(rows, root.odd, root.one, found)
         totals = from_rows(np.ascontiguousarray(total.T))
         prefixes = list(accumulate(totals, lambda x, y: x * y % self.value, initial=mpz(1)))
         try:
@@ -148,4 +147,49 @@ class LaneArithmetic:
             inverted.append(to_limbs(inverse * prefixes.pop() % self.value, self.rows))
             inverse = inverse * number % self.value
         lanes = to_lanes(np.stack(inverted[::-1]))[0]
-        loops.finish_split_rows(found, lanes, root.odd, out)
+        sums.finish_split_rows(found, lanes, root.odd, out)
+
+
+class PowerTable:
+    """Tables of split powers [tables, width, 2, t] for exponents of at most ``bits`` bits.
+
+    Args:
+        base: what is raised, a unit modulo N².
+        root: N.
+        bits: of the longest exponent.
+        uses: how many powers are expected; more of them pay for wider digits.
+    """
+
+    def __init__(self, base: mpz, root: LaneArithmetic, bits: int, *, uses: int, threads: int) -> None:
+        self._root = root
+        self._digit = digit_width(bits, uses, widest=_WIDEST, making=_ENTRY, most=_MEMORY // (16 * root.rows))
+        tables, width = -(-bits // self._digit), 1 << self._digit
+        square, units = root.square, [base]
+        for _ in range(tables - 1):
+            units.append(gmpy2.powmod(units[-1], width, square.value))
+        scaled = np.stack([to_limbs(unit * square.radix % square.value, square.rows) for unit in units])
+        lanes = to_lanes(scaled)
+        # R² makes up for the R that splitting takes away, and for that which a product divides by
+        start = broadcast(root.radix**2 % square.value, square.limbs)
+        full = np.empty((len(lanes) * LANES, width, square.limbs), dtype=np.uint64)
+
+        def build(group: int) -> None:
+            into = full[group * LANES : (group + 1) * LANES]
+            loops.tabulate_lanes(lanes[group], start, square.odd, width, into)
+
+        run_in_threads(threads, build, range(len(lanes)))
+        entries = full[:tables].reshape(-1, square.limbs)
+        self._table = np.empty((tables, width, 2, root.rows), dtype=np.uint64)
+        root.split(entries.__getitem__, self._table.reshape(-1, 2, root.rows), threads)
+
+    def powers(self, exponents: NDArray[np.uint8]) -> tuple[Limbs, Limbs]:
+        """Raise to big-endian ``exponents`` [n, size]: products [groups, k, 8] and totals [groups, 8, t].
+
+        A power is product · (1 + N·total); the totals are not settled.
+        """
+        groups, square = -(-len(exponents) // LANES), self._root.square
+        products, totals = aligned(groups, square.limbs, LANES), np.empty((groups, LANES, self._root.rows), np.uint64)
+        digits = np.empty((len(self._table), len(exponents)), dtype=np.uint16)
+        loops.cut_digits(exponents, self._digit, digits)
+        loops.table_power_lanes(self._table, digits, square.odd, products, totals)
+        return products, totals

@@ -1,9 +1,8 @@
 """The kernel for processors with AVX-512 IFMA: eight products at a time, threads of one process on all cores."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
+from functools import cached_property, lru_cache, partial
+from itertools import product
 
 import gmpy2
 import numpy as np
@@ -13,12 +12,13 @@ from numba import config
 from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
-from labelward.he.paillier.backends.base import Allocator, Backend
+from labelward.he.paillier.backends.base import Backend
 from labelward.he.paillier.backends.gmpy2 import Gmpy2PrivateOps
 from labelward.he.paillier.backends.ifma import loops
 from labelward.he.paillier.backends.ifma.arithmetic import (
     LaneArithmetic,
     MontgomeryModulus,
+    PowerTable,
     aligned,
     broadcast,
     from_rows,
@@ -31,11 +31,10 @@ from labelward.he.paillier.backends.ifma.arithmetic import (
 )
 from labelward.he.paillier.backends.ifma.limbs import Limbs, carry_rows, pack_rows
 from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, LIMB_BITS
-from labelward.he.paillier.backends.ifma.power_table import PowerTable
 from labelward.he.paillier.backends.ifma.rows import IfmaRows, RowsKey
 from labelward.he.paillier.int_bytes import byte_length, read_ints, to_offset, write_ints
 from labelward.he.paillier.scheme import PublicEncryptor, plaintexts_of
-from labelward.he.paillier.threads import run_in_threads
+from labelward.he.paillier.threads import fill_in_threads, run_in_threads
 
 _FEATURES = ("avx512f", "avx512ifma")
 _FEW = 3  # ciphertexts that gmpy2 decrypts faster than eight lanes do
@@ -81,13 +80,13 @@ class _Side:
         factors = loops.CrtFactors(self.by_total, by_plaintext, constant, self.crt)
         loops.add_prime_share(products, totals, plaintexts, factors, square.odd, self._whole.odd, out)
 
-    def decrypt(self, ciphertexts: list[mpz], rows: Limbs, part: slice) -> Callable[[], None]:
-        """Return the work of raising ``ciphertexts[part]`` to p-1 modulo p² into ``rows[part]``."""
+    def power(self, ciphertexts: list[mpz], rows: Limbs) -> None:
+        """Raise ciphertexts to p-1 modulo p² into ``rows``."""
         square, exponent = self.square, self.root.value - 1
-        reduced = write_ints([c % square.value for c in ciphertexts[part]], byte_length(square.value))
+        reduced = write_ints([c % square.value for c in ciphertexts], byte_length(square.value))
         bases = limb_rows(reduced, byte_length(square.value), square.limbs)
         digits = np.array([int(exponent >> i & 31) for i in range(0, exponent.bit_length(), 5)][::-1], dtype=np.uint8)
-        return lambda: loops.power_lanes(bases, digits, square.odd, square.one, square.squared, rows[part])
+        loops.power_lanes(bases, digits, square.odd, square.one, square.squared, rows)
 
 
 class IfmaPrivateOps:
@@ -97,30 +96,25 @@ class IfmaPrivateOps:
         self._p, self._q, self._taus, self._threads = p, q, (tau_p, tau_q), threads
         self._n, self._uses, self._few = p * q, uses, Gmpy2PrivateOps(p, q, tau_p, tau_q, uses)
         self._whole = MontgomeryModulus(self._n**2)
-        self._made: tuple[_Side, _Side] | None = None
 
     def encrypt(self, plaintexts: bytes, size: int, x: bytes, y: bytes) -> bytes:
         """See :class:`~labelward.he.paillier.backends.base.PrivateOps`."""
         signed = to_offset(plaintexts, size)
         exponents = [np.frombuffer(part, dtype=np.uint8).reshape(len(signed), -1) for part in (x, y)]
-        made, width = np.empty((len(signed), byte_length(self._whole.value)), dtype=np.uint8), limbs_for(8 * size)
-        sides, whole = self._sides(), self._whole
+        width, sides, whole = limbs_for(8 * size), self._sides, self._whole
 
-        def piece(part: slice) -> Callable[[], None]:
-            def work() -> None:
-                lanes = to_lanes(limb_rows(signed[part], size, width))
-                joined = aligned(len(lanes), whole.limbs, LANES)
-                joined[:] = 0
-                for side, digits in zip(sides, exponents, strict=True):
-                    side.add(digits[part], lanes, size, joined)
-                rows = np.empty((len(signed[part]), whole.limbs), dtype=np.uint64)
-                loops.to_rows(joined, whole.odd, rows)
-                pack_rows(rows, made[part])
+        def encrypt(part: slice, into: NDArray[np.uint8]) -> None:
+            lanes = to_lanes(limb_rows(signed[part], size, width))
+            joined = aligned(len(lanes), whole.limbs, LANES)
+            joined[:] = 0
+            for side, digits in zip(sides, exponents, strict=True):
+                side.add(digits[part], lanes, size, joined)
+            rows = np.empty((len(into), whole.limbs), dtype=np.uint64)
+            loops.to_rows(joined, whole.odd, rows)
+            pack_rows(rows, into)
 
-            return work
-
-        run_in_threads(self._threads, map(piece, lane_chunks(len(signed), self._threads, _PIECE)))
-        return made.tobytes()
+        parts = lane_chunks(len(signed), self._threads, _PIECE)
+        return fill_in_threads(self._threads, encrypt, parts, byte_length(whole.value)).tobytes()
 
     def complete(self, zeros: bytes, plaintexts: bytes, size: int) -> bytes:
         """See :class:`~labelward.he.paillier.backends.base.PrivateOps`."""
@@ -129,19 +123,15 @@ class IfmaPrivateOps:
         by_plaintext = broadcast(n * radix * whole.radix % whole.value, whole.limbs)
         constant = to_limbs((1 - n * offset) * whole.radix % whole.value, whole.limbs)
         array = np.frombuffer(zeros, dtype=np.uint8).reshape(len(signed), -1)
-        made = np.empty_like(array)
 
-        def piece(part: slice) -> Callable[[], None]:
-            def work() -> None:
-                rows = limb_rows(array[part], array.shape[1], whole.limbs)
-                lanes = to_lanes(limb_rows(signed[part], size, width))
-                loops.complete_lanes(rows, lanes, by_plaintext, constant, whole.odd)
-                pack_rows(rows, made[part])
+        def complete(part: slice, into: NDArray[np.uint8]) -> None:
+            rows = limb_rows(array[part], array.shape[1], whole.limbs)
+            lanes = to_lanes(limb_rows(signed[part], size, width))
+            loops.complete_lanes(rows, lanes, by_plaintext, constant, whole.odd)
+            pack_rows(rows, into)
 
-            return work
-
-        run_in_threads(self._threads, map(piece, lane_chunks(len(signed), self._threads, _PIECE)))
-        return made.tobytes()
+        parts = lane_chunks(len(signed), self._threads, _PIECE)
+        return fill_in_threads(self._threads, complete, parts, array.shape[1]).tobytes()
 
     def decrypt(self, ciphertexts: bytes) -> bytes:
         """See :class:`~labelward.he.paillier.backends.base.PrivateOps`."""
@@ -149,21 +139,23 @@ class IfmaPrivateOps:
         numbers = read_ints(ciphertexts, byte_length(n * n))
         if len(numbers) < _FEW:
             return self._few.decrypt(ciphertexts)
-        powers, work = [], []
-        for side in self._sides():
-            rows = np.empty((len(numbers), side.square.limbs), dtype=np.uint64)
-            work += [side.decrypt(numbers, rows, part) for part in lane_chunks(len(numbers), self._threads, LANES)]
-            powers.append(rows)
-        run_in_threads(self._threads, work)
+        powers = [np.empty((len(numbers), side.square.limbs), dtype=np.uint64) for side in self._sides]
+
+        def power(piece: tuple[int, slice]) -> None:
+            side, part = piece
+            self._sides[side].power(numbers[part], powers[side][part])
+
+        run_in_threads(self._threads, power, product(range(2), lane_chunks(len(numbers), self._threads, LANES)))
         found = plaintexts_of(p, q, zip(*map(from_rows, powers), strict=True))
         return write_ints(found, byte_length(n) + 1, signed=True)
 
-    def _sides(self) -> tuple[_Side, _Side]:
-        if self._made is None:
-            p, q, (tau_p, tau_q) = self._p, self._q, self._taus
-            first = _Side(p, q, tau_p, self._whole, self._uses, self._threads)
-            self._made = first, _Side(q, p, tau_q, self._whole, self._uses, self._threads)
-        return self._made
+    @cached_property
+    def _sides(self) -> list[_Side]:
+        primes = ((self._p, self._q), (self._q, self._p))
+        return [
+            _Side(p, q, tau, self._whole, self._uses, self._threads)
+            for (p, q), tau in zip(primes, self._taus, strict=True)
+        ]
 
 
 class IfmaPublicOps:
@@ -187,18 +179,14 @@ class IfmaPublicOps:
         size, threads = byte_length(square.value), self._threads
         numbers = limb_rows(cells, size, square.limbs)
         zeros = self._encrypt([mpz(0)] * -(-len(numbers) // fit), random)
-        last, rows = (
-            limb_rows(write_ints(zeros, size), size, square.limbs),
-            np.empty((len(zeros), square.limbs), np.uint64),
-        )
+        last = limb_rows(write_ints(zeros, size), size, square.limbs)
+        rows = np.empty((len(zeros), square.limbs), np.uint64)
 
-        def piece(part: slice) -> Callable[[], None]:
+        def combine(part: slice) -> None:
             mine = numbers[part.start * fit : part.stop * fit]
-            return lambda: loops.horner(
-                mine, fit, shift, last[part], square.odd, square.one, square.squared, rows[part]
-            )
+            loops.horner(mine, fit, shift, last[part], square.odd, square.one, square.squared, rows[part])
 
-        run_in_threads(threads, map(piece, lane_chunks(len(zeros), threads, LANES)))
+        run_in_threads(threads, combine, lane_chunks(len(zeros), threads, LANES))
         return row_bytes(rows, size)
 
     def _encrypt(self, plaintexts: list[mpz], random: bytes) -> list[mpz]:
@@ -210,16 +198,14 @@ class IfmaPublicOps:
         parts = lane_chunks(len(drawn), self._threads, _PIECE)
         found: list[list[mpz]] = [[] for _ in parts]
 
-        def piece(index: int, part: slice) -> Callable[[], None]:
-            def work() -> None:
-                products, totals = table.powers(drawn[part, :size])
-                bases = from_rows(np.ascontiguousarray(products.transpose(0, 2, 1)).reshape(-1, products.shape[1]))
-                for base, total in zip(bases, _sums_of(totals.reshape(-1, totals.shape[2])), strict=True):
-                    found[index].append(base * (1 + n * total))
+        def power(piece: tuple[int, slice]) -> None:
+            index, part = piece
+            products, totals = table.powers(drawn[part, :size])
+            bases = from_rows(np.ascontiguousarray(products.transpose(0, 2, 1)).reshape(-1, products.shape[1]))
+            for base, total in zip(bases, _sums_of(totals.reshape(-1, totals.shape[2])), strict=True):
+                found[index].append(base * (1 + n * total))
 
-            return work
-
-        run_in_threads(self._threads, (piece(index, part) for index, part in enumerate(parts)))
+        run_in_threads(self._threads, power, enumerate(parts))
         powers = [power for index, part in enumerate(parts) for power in found[index][: part.stop - part.start]]
         return [
             power * self._signs[sign & 3] % n2 * (1 + n * m) % n2
@@ -235,32 +221,13 @@ def _sums_of(totals: Limbs) -> list[mpz]:
     return from_rows(settled)
 
 
-class IfmaBackend:
-    """The IFMA backend with so many threads."""
-
-    name, merge_cost = "ifma", 2.0
-
-    def __init__(self, threads: int = 1) -> None:
-        self._threads, self._keys = threads, dict[mpz, RowsKey]()
-
-    def private_ops(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int) -> IfmaPrivateOps:
-        """See :class:`~labelward.he.paillier.backends.base.Backend`."""
-        return IfmaPrivateOps(p, q, tau_p, tau_q, uses, threads=self._threads)
-
-    def public_ops(self, n: mpz, h: mpz, w: mpz, uses: int) -> IfmaPublicOps:
-        """See :class:`~labelward.he.paillier.backends.base.Backend`."""
-        return IfmaPublicOps(n, h, w, uses, threads=self._threads)
-
-    def prepared_rows(self, n: mpz, count: int, allocate: Allocator) -> IfmaRows:
-        """See :class:`~labelward.he.paillier.backends.base.Backend`."""
-        key = self._keys.get(n) or RowsKey(n)
-        self._keys = {n: key}  # whoever sums does so under one key
-        return IfmaRows(key, count, allocate, threads=self._threads)
-
-    def close(self) -> None:
-        """There is nothing to stop."""
-
-
 def backend(threads: int) -> Backend:
     """Return the backend with so many threads."""
-    return IfmaBackend(threads)
+    key = lru_cache(maxsize=1)(RowsKey)  # whoever sums does so under one key
+    return Backend(
+        name="ifma",
+        merge_cost=2.0,
+        private_ops=partial(IfmaPrivateOps, threads=threads),
+        public_ops=partial(IfmaPublicOps, threads=threads),
+        prepared_rows=lambda n, count, allocate: IfmaRows(key(n), count, allocate, threads=threads),
+    )

@@ -4,15 +4,12 @@ Numbers are *rows* uint64 [n, limbs], one after the other, or *lanes* uint64 [li
 52 bits, lowest first.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, LIMB_BITS
-from labelward.he.paillier.backends.ifma.transpose import read_word, write_word
+from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, LIMB_BITS, read_word, write_word
 from labelward.jit import compiled as jit
 
 Limbs = NDArray[np.uint64]

@@ -4,8 +4,6 @@ Numbers are rows and lanes as in ``limbs``; ``sums`` has
 those that sum rows, and tells what it is to split a number.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +19,8 @@ from labelward.he.paillier.backends.ifma.limbs import (
     reduce_below,
     zero_lanes,
 )
-from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, multiply
+from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, gather, multiply, prefetch_words
 from labelward.he.paillier.backends.ifma.montgomery_ir import square as square_of
-from labelward.he.paillier.backends.ifma.transpose import gather, prefetch_words
 from labelward.jit import compiled as jit
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
@@ -115,19 +112,12 @@ def table_power_lanes(
 
 
 class CrtFactors(NamedTuple):
-    """What one prime's powers are multiplied by, each with the radix that a product divides by; N is the prime.
+    """What one prime's powers are multiplied by, each with the radix that a product divides by; N is the prime."""
 
-    Attributes:
-        by_total: N modulo N².
-        by_plaintext: n modulo N².
-        constant: 1 - n·s modulo N² [k], where s was added to the plaintexts.
-        crt: what is 1 modulo N² and 0 modulo the other prime's square.
-    """
-
-    by_total: Limbs
-    by_plaintext: Limbs
-    constant: Limbs
-    crt: Limbs
+    by_total: Limbs  # N modulo N²
+    by_plaintext: Limbs  # n modulo N²
+    constant: Limbs  # 1 - n·s modulo N² [k], where s was added to the plaintexts
+    crt: Limbs  # what is 1 modulo N² and 0 modulo the other prime's square
 
 
 @jit

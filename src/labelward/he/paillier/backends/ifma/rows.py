@@ -7,11 +7,9 @@ in several parts, so that all lanes are busy whatever the groups. What comes of 
 (``column_merging``) in the same loop, and only what comes of that is made a ciphertext again.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -106,10 +104,10 @@ class IfmaRows:
         """Multiply the factors of each part."""
         square = self._key.root.square.odd
 
-        def piece(share: int) -> Callable[[], None]:
-            return lambda: loops.multiply_lists(source, items, parts, (share, shares), square, out)
+        def multiply(share: int) -> None:
+            loops.multiply_lists(source, items, parts, (share, shares), square, out)
 
-        run_in_threads(self._threads, map(piece, range(shares)))
+        run_in_threads(self._threads, multiply, range(shares))
 
     def _merge(self, pieces: SplitFactors, cells: JointCells, owners: Int32s, made: NDArray[np.uint8]) -> None:
         """Multiply pieces to the columns' own cells, and write these as big-endian ciphertexts."""
@@ -120,15 +118,12 @@ class IfmaRows:
         table = key.powers(longest * (int(pieces.exponents.max()) + 2))
         places, shares = filled[parts.owners], _shares(len(members.items), _FEW // 4, self._threads)
 
-        def piece(share: int) -> Callable[[], None]:
-            def work() -> None:
-                loops.multiply_lists(pieces, members.items, parts, (share, shares), square, merged)
-                loops.finalize(merged, places, (share, shares), table, key.by_total, root, square, made)
-
-            return work
+        def merge(share: int) -> None:
+            loops.multiply_lists(pieces, members.items, parts, (share, shares), square, merged)
+            loops.finalize(merged, places, (share, shares), table, key.by_total, root, square, made)
 
         with self._places(len(parts.starts) + 1) as merged:
-            run_in_threads(self._threads, map(piece, range(shares)))
+            run_in_threads(self._threads, merge, range(shares))
 
     @contextmanager
     def _places(self, count: int) -> Iterator[SplitFactors]:

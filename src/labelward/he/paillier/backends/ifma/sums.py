@@ -9,8 +9,6 @@ multiplied. From each row R was split off, and each Montgomery product by a row'
 the product of two pieces, with 2·t limbs, divides by R², so their e add up and two are added.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +23,15 @@ from labelward.he.paillier.backends.ifma.limbs import (
     reduce_below,
     zero_lanes,
 )
-from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, LINE, multiply, multiply_ahead, reduce
-from labelward.he.paillier.backends.ifma.transpose import gather, scatter
+from labelward.he.paillier.backends.ifma.montgomery_ir import (
+    LANES,
+    LINE,
+    gather,
+    multiply,
+    multiply_ahead,
+    reduce,
+    scatter,
+)
 from labelward.he.paillier.backends.ifma.work_lists import ListParts
 from labelward.jit import compiled as jit
 
@@ -45,15 +50,12 @@ class SplitFactors(NamedTuple):
     Attributes:
         numbers: [n, width]: a product below 2·N² in the first ``limbs``, then a total, in words below 2^56 where it is
             multiplied further, and below 2^60 where it is only closed.
-        exponents: int64 [n], of R; none where each is 1, as of rows.
-        limbs: of a product; even, and t for rows.
-        power: of R, by which one divides who multiplies by such a product: ``limbs`` over t.
     """
 
     numbers: Limbs
-    exponents: NDArray[np.int64]
-    limbs: int
-    power: int
+    exponents: NDArray[np.int64]  # int64 [n], of R; none where each is 1, as of rows
+    limbs: int  # of a product; even, and t for rows
+    power: int  # of R, by which one divides who multiplies by such a product: ``limbs`` over t
 
 
 @jit

@@ -4,9 +4,7 @@ First the rows of each joint cell of a set of columns, sorted by counting, one s
 of a column, what was made of the joint cells that have its group.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,17 +22,11 @@ _MOST = 3  # columns of a set
 
 
 class ItemLists(NamedTuple):
-    """Which numbers make each product.
+    """Which numbers make each product."""
 
-    Attributes:
-        starts: int64 [c]; the i-th list is ``items[starts[i]:stops[i]]``, and has one item at least.
-        stops: int64 [c].
-        items: int32.
-    """
-
-    starts: Integers
-    stops: Integers
-    items: Int32s
+    starts: Integers  # int64 [c]; the i-th list is ``items[starts[i]:stops[i]]``, and has one item at least
+    stops: Integers  # int64 [c]
+    items: Int32s  # int32
 
     @property
     def length(self) -> int:
@@ -43,29 +35,18 @@ class ItemLists(NamedTuple):
 
 
 class ListParts(NamedTuple):
-    """Stretches of lists, the longest first, so that the eight that are made together are about equally long.
+    """Stretches of lists, the longest first, so that the eight that are made together are about equally long."""
 
-    Attributes:
-        starts: int64, as many as parts, made a multiple of eight.
-        stops: int64, the same; parts beyond the last are empty.
-        owners: int32 [parts], the list that each is of.
-    """
-
-    starts: Integers
-    stops: Integers
-    owners: Int32s
+    starts: Integers  # int64, as many as parts, made a multiple of eight
+    stops: Integers  # int64, the same; parts beyond the last are empty
+    owners: Int32s  # int32 [parts], the list that each is of
 
 
 class JointCells(NamedTuple):
-    """The rows of each joint cell of one or more sets of columns.
+    """The rows of each joint cell of one or more sets of columns."""
 
-    Attributes:
-        rows: their lists.
-        targets: int64 [J, 3], the flat cells (column, group) that a joint cell is part of; -1 for none.
-    """
-
-    rows: ItemLists
-    targets: Integers
+    rows: ItemLists  # their lists
+    targets: Integers  # int64 [J, 3], the flat cells (column, group) that a joint cell is part of; -1 for none
 
     def members(self, owners: Int32s, size: int) -> tuple[Integers, ItemLists]:
         """Return which of ``size`` flat cells have any pieces, and the lists of these; ``owners`` are joint cells."""
@@ -116,21 +97,14 @@ def cell_batches(
     """Sort rows by the joint cells of each set of columns, and yield what is to be summed at a time.
 
     Args:
-        present: the rows, and their groups.
-        n_groups: groups are below it.
-        joined: the sets of columns.
-        threads: that sort.
         most: joint cells of a batch that has more than one set.
     """
     found, items = dict[int, JointCells](), np.empty((len(joined), len(present.rows)), np.int32)
 
-    def sort(index: int) -> Callable[[], None]:
-        def work() -> None:
-            found[index] = _sorted(present, joined[index], n_groups, items, index)
+    def sort(index: int) -> None:
+        found[index] = _sorted(present, joined[index], n_groups, items, index)
 
-        return work
-
-    run_in_threads(worthwhile_threads(threads, items.size), map(sort, range(len(joined))))
+    run_in_threads(worthwhile_threads(threads, items.size), sort, range(len(joined)))
     batch: list[JointCells] = []
     for index in range(len(joined)):
         if batch and sum(len(one.targets) for one in batch) + len(found[index].targets) > most:

@@ -1,0 +1,94 @@
+"""What a party of PIVODL knows of each tree, reconstructed from its view: rows and sums of the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import CodecError, FileFormatError
+from labelward.messages.pivodl import LevelOutcome, RootSums
+from labelward.party.view import View
+
+
+@dataclass(eq=False)
+class KnownTree:
+    """One tree as a party knows it.
+
+    Attributes:
+        rows: of each node whose rows it knows, ascending.
+        sums: int64 [k] of each node whose sums it knows: gradients, hessians, count.
+        weights: of each leaf of which it was told the weight, and some of whose rows it knows.
+        leaf_rows: the rows of these leaves that it knows.
+        split: the nodes that are no leaves.
+    """
+
+    rows: dict[int, NDArray[np.int64]]
+    sums: dict[int, NDArray[np.int64]]
+    weights: dict[int, float] = field(default_factory=dict)
+    leaf_rows: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    split: set[int] = field(default_factory=set)
+
+    def public_leaves(self) -> list[int]:
+        """Return the leaves whose rows and sums the party knows."""
+        return sorted((self.rows.keys() & self.sums.keys()) - self.split)
+
+    def finest(self, rows: int) -> NDArray[np.int32]:
+        """Return int32 [rows]: the deepest node of each row that the party knows as a whole."""
+        found = np.zeros(rows, dtype=np.int32)
+        for node in sorted(self.rows):
+            found[self.rows[node]] = node
+        return found
+
+    def deepest_sums(self, rows: int) -> NDArray[np.int32]:
+        """Return int32 [rows]: the deepest node of each row whose rows and sums the party knows."""
+        found = np.zeros(rows, dtype=np.int32)
+        for node in sorted(self.rows.keys() & self.sums.keys()):
+            found[self.rows[node]] = node
+        return found
+
+
+def known_trees(view: View, held: NDArray[np.bool_] | None = None) -> Iterator[KnownTree]:
+    """Yield the trees of a view in order.
+
+    Args:
+        view: of any party of PIVODL.
+        held: bool [rows]: which rows the party labels; without them leaves of others' splits stay unknown.
+
+    Raises:
+        FileFormatError: a mask of rows does not fit its node.
+    """
+    labeled = np.zeros(view.rows, dtype=np.bool_) if held is None else held
+    trees = {
+        each.tree: KnownTree({0: np.arange(view.rows)}, {0: each.totals.unpack().astype(np.int64)})
+        for each in view.observed(RootSums)
+    }
+    for outcome in view.observed(LevelOutcome):
+        try:
+            _add(trees[outcome.tree], outcome, labeled)
+        except CodecError as error:
+            reason = f"the view of party {view.party!r} contradicts itself in tree {outcome.tree}: {error}"
+            raise FileFormatError(reason, code="damaged", value=view.party) from error
+    for tree in sorted(trees):
+        yield trees[tree]
+
+
+def _add(tree: KnownTree, outcome: LevelOutcome, held: NDArray[np.bool_]) -> None:
+    totals, weights = outcome.totals.unpack().astype(np.int64), outcome.weights.unpack()
+    each = zip(outcome.nodes, outcome.left, outcome.whole, outcome.told, totals, weights, strict=True)
+    for node, packed, whole, told, left_sums, pair in each:
+        tree.split.add(node)
+        rows = tree.rows[node]
+        rows = rows if whole else rows[held[rows]]
+        if not whole and packed.total != len(rows):
+            continue  # of rows that the attacker labels, which it does not say
+        left = packed.unpack(len(rows))
+        for child, mine, weight in zip((2 * node + 1, 2 * node + 2), (left, ~left), pair.tolist(), strict=True):
+            if whole:
+                tree.rows[child] = rows[mine]
+            if not np.isnan(weight):
+                tree.weights[child], tree.leaf_rows[child] = weight, rows[mine]
+        if told:
+            tree.sums[2 * node + 1], tree.sums[2 * node + 2] = left_sums, tree.sums[node] - left_sums

@@ -1,0 +1,49 @@
+"""Least rows of a bin: a passive party merges bins of a node until each sum that it sends covers enough rows.
+
+Setting: the active party is curious. It decrypts the sums of each bin in each node, knows every row's gradient and the
+rows of each node, and so finds which rows lie in small bins. A passive party with this policy merges adjacent bins of a
+node (of a categorical column, adjacent codes) until each cell has ``rows`` rows, in the node and in its sibling, whose
+sums follow by subtraction; the cells of a node are unions of its parent's. Rows without a value join the first cell
+where there are fewer. Columns by whose own split a node came to be keep their cells, which lie in one of both whole.
+
+Which bins were merged depends on the numbers of rows only, and travels. It shows that a cell without its last bin had
+fewer rows than required.
+
+Outside the guarantee: which rows go left at the party's own splits, which reveals columns of few values by itself; and
+what many exact sums over large cells determine jointly, which grows with the number of trees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from labelward.errors import PolicyError
+from labelward.kernels.bin_merging import merge_bins
+from labelward.policy.base import BinCounts, Policy, PolicyContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinBinRows(Policy):
+    """Merge bins of a passive party until each has enough rows of the node (the party's own defense)."""
+
+    kind: ClassVar[str] = "min-bin-rows"
+
+    rows: Annotated[int, Meta(ge=2, description="Minimum number of rows that a sum of a passive party covers.")] = 20
+
+    def check(self, setup: PolicyContext) -> None:
+        """Refuse candidates of their own in each node, whose sums do not follow by subtraction."""
+        if setup.candidates == "node":
+            raise PolicyError(
+                "defense 'min-bin-rows' does not support candidates 'node', which are other bins in each node",
+                code="inapplicable",
+                value=setup.candidates,
+            )
+
+    def before_histograms(self, counts: BinCounts) -> NDArray[np.int32]:
+        """Merge bins until each has enough rows in the node and its sibling."""
+        return merge_bins(counts.rows, counts.sibling, counts.cells, self.rows)

@@ -1,0 +1,122 @@
+"""Scoring of inferred columns of other parties; the only reader of the true columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.base import ColumnGuess
+from labelward.data import PartyDataset
+from labelward.errors import DataError
+from labelward.kernels.binning import bin_columns, missing_code
+from labelward.metrics.leakage import label_chance, score_labels
+
+Floats = NDArray[np.float64]
+
+_EXACT = 1e-3  # of the column's standard deviation: a value as close as this is recovered
+
+
+def true_cells(party: PartyDataset, kind: str, model: Mapping[str, Any]) -> Floats:
+    """Return a party's cells of the training rows, float64 [rows, columns].
+
+    Args:
+        party: its columns.
+        kind: as :attr:`labelward.attacks.base.ColumnGuess.kind`.
+        model: the parameters ``bins`` and ``candidates``, as far as it has them; without them each value has a bin.
+    """
+    if kind == "values":
+        return party.train
+    if kind == "standardized":
+        numbers = [column not in party.categories for column in range(party.train.shape[1])]
+        spread = np.where(numbers, np.nanstd(party.train, axis=0), 1.0)
+        center = np.where(numbers, np.nanmean(party.train, axis=0), 0.0)
+        return (party.train - center) / np.where(spread > 0, spread, 1.0)
+    bins = None if model.get("candidates") == "all" else model.get("bins")
+    categories = {column: len(names) for column, names in party.categories.items()}
+    codes = bin_columns(party.train, bins, categories).codes
+    return np.where(codes == missing_code(codes.dtype), -1.0, codes)
+
+
+def score_columns(guess: ColumnGuess, parties: Sequence[PartyDataset], model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics of a guess, and their ``chance`` level: the same guess against shuffled rows.
+
+    Args:
+        guess: about these parties.
+        parties: all parties but the attacker, all of whose cells count.
+        model: as for :func:`true_cells`.
+
+    Returns:
+        ``recovered`` and ``wrong``: right and wrong answers as shares of all cells. Of values, ``correlation``: the
+        mean absolute correlation of the columns guessed. For scores of columns, ``auc``, a mean over these columns.
+
+    Raises:
+        DataError: the guess is of other rows or columns.
+    """
+    right, wrong, by_chance, total = 0, 0, 0.0, 0
+    correlations = []
+    for party in parties:
+        truth = true_cells(party, guess.kind, model)
+        total += int(np.isfinite(truth).sum())
+        cells = guess.cells.get(party.name)
+        if cells is None:
+            continue
+        if cells.shape != truth.shape:
+            reason = f"the guess has shape {cells.shape}, the columns of {party.name!r} {truth.shape}"
+            raise DataError(reason, code="columns", value=cells.shape)
+        for column, own in zip(cells.T, truth.T, strict=True):
+            answered = np.isfinite(column) & np.isfinite(own)
+            found, expected = _matches(column, own, answered, guess.kind)
+            right, wrong, by_chance = right + found, wrong + int(answered.sum()) - found, by_chance + expected
+            if guess.kind != "bins" and answered.any():
+                correlations.append(_correlation(column[answered], own[answered]))
+    found_metrics: dict[str, float] = {}
+    chance: dict[str, float] = {}
+    if guess.cells or not guess.scores:
+        shares = {"recovered": right / total, "wrong": wrong / total}
+        found_metrics |= shares
+        chance |= {"recovered": by_chance / total, "wrong": sum(shares.values()) - by_chance / total}
+        if guess.kind != "bins":
+            found_metrics["correlation"] = float(np.mean(correlations)) if correlations else 0.0
+            chance["correlation"] = 0.0
+    areas = [_area(scores, _column(parties, *name)) for name, scores in guess.scores.items()]
+    if areas:
+        found_metrics["auc"], chance["auc"] = np.mean(areas, axis=0).tolist()
+    return {**found_metrics, "chance": chance}
+
+
+def _matches(guess: Floats, truth: Floats, answered: NDArray[np.bool_], kind: str) -> tuple[int, float]:
+    """Return the number of right answers, and its mean over all orders of the truth."""
+    known = np.isfinite(truth)
+    if not answered.any():
+        return 0, 0.0
+    width = 1.0 if kind == "bins" else 2 * _EXACT * (float(truth[known].std()) or 1.0)
+    right = int((np.abs(guess - truth)[answered] <= width / 2).sum())
+    numbers, codes = np.unique(np.round(np.concatenate([guess[answered], truth[known]]) / width), return_inverse=True)
+    asked = np.bincount(codes[: int(answered.sum())], minlength=len(numbers))
+    present = np.bincount(codes[int(answered.sum()) :], minlength=len(numbers))
+    return right, float(asked @ present / known.sum())
+
+
+def _correlation(guess: Floats, truth: Floats) -> float:
+    spread = float(guess.std() * truth.std())
+    return abs(float(np.mean((guess - guess.mean()) * (truth - truth.mean())) / spread)) if spread else 0.0
+
+
+def _column(parties: Sequence[PartyDataset], party: str, column: str) -> NDArray[np.int64]:
+    """Return the values of a column, int64 [rows], numbered in ascending order."""
+    own = {each.name: each for each in parties}.get(party)
+    if own is None or column not in own.columns:
+        raise DataError(f"there is no column {column!r} of {party!r}", code="columns", value=column)
+    return np.unique(own.train[:, own.columns.index(column)], return_inverse=True)[1].astype(np.int64)
+
+
+def _area(scores: Floats, truth: NDArray[np.int64]) -> tuple[float, float]:
+    """Return the AUC of a column's scores, and that by chance."""
+    guess, values = scores.argmax(axis=1), scores.shape[1]
+    return (
+        score_labels(guess, truth, scores, classes=values)["auc"],
+        label_chance(guess, truth, scores, classes=values)["auc"],
+    )

@@ -1,0 +1,84 @@
+"""Stored guesses of other parties' columns.
+
+A Parquet file with the columns ``id`` (text), ``PARTY/POSITION`` (float64, a column of the guess; null: no answer), and
+``PARTY/COLUMN/scores`` (lists of float64). Its metadata under ``labelward`` holds what that of a guess of labels does,
+the kind ``"columns"``, and what the cells contain.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from labelward.attacks.base import ColumnGuess
+from labelward.data import PartyDataset, fit_encoding, read_ids, read_table, transform
+from labelward.errors import DataError, FileFormatError
+from labelward.leakage.column_scores import score_columns
+
+METADATA = b"labelward"
+
+
+def guess_table(ids: Sequence[str], guess: ColumnGuess, about: Mapping[str, Any]) -> pa.Table:
+    """Return the table of a guess."""
+    columns: dict[str, Any] = {"id": pa.array(list(ids), pa.string())}
+    for party, cells in guess.cells.items():
+        columns |= {f"{party}/{at}": pa.array(column, from_pandas=True) for at, column in enumerate(cells.T)}
+    for (party, column), scores in guess.scores.items():
+        columns[f"{party}/{column}/scores"] = pa.array(list(scores), pa.list_(pa.float64(), scores.shape[1]))
+    text = json.dumps({**about, "kind": "columns", "cells": guess.kind, "notes": guess.notes})
+    return pa.table(columns).replace_schema_metadata({METADATA: text})
+
+
+def score_stored_columns(guess: Path, truth: Path, party: str, *, id_column: str | None = None) -> dict[str, Any]:
+    """Score a stored guess against the true columns of one party; metric names as in result rows, with ``chance``.
+
+    Args:
+        guess: file of a guess of columns.
+        truth: table of the party's columns, in its order, of these rows: the party's table in the folder of an audit.
+        party: its name.
+        id_column: column of row ids; by default ``id``.
+
+    Raises:
+        FileFormatError: the guess cannot be read, or is of labels.
+        DataError: the table cannot be used, or lacks a row or column of the guess.
+    """
+    try:
+        stored = pq.read_table(guess)
+        about = json.loads((stored.schema.metadata or {})[METADATA])
+        if about["kind"] != "columns":
+            raise FileFormatError("is a guess of labels, not of columns", code="foreign", field=str(guess))
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        reason = f"not a guess of labelward attack ({error})"
+        raise FileFormatError(reason, code="foreign", field=str(guess)) from error
+    place, name = f"table {str(truth)!r}", id_column or "id"
+    table = read_table(truth, text=[name])
+    row_of = {each: row for row, each in enumerate(read_ids(table, name, place).tolist())}
+    ids = stored.column("id").to_pylist()
+    missing = [each for each in ids if each not in row_of]
+    if missing:
+        raise DataError(f"has no row {missing[0]!r}", code="rows", field=place, value=missing[0])
+    table = table.take(pa.array([row_of[each] for each in ids])).drop_columns([name])
+    known = fit_encoding(table, table.column_names, place)
+    train = transform(table, known.names, known.categories, place)
+    categories = {known.names.index(column): names for column, names in known.categories.items()}
+    own = PartyDataset(
+        name=party, columns=known.names, train=train, validation=train[:0], test=train[:0], categories=categories
+    )
+    positions = [f"{party}/{at}" for at in range(len(known.names))]
+    cells = [each for each in positions if each in stored.column_names]
+    scores = {
+        (party, column): np.array(stored.column(f"{party}/{column}/scores").to_pylist(), np.float64)
+        for column in known.names
+        if f"{party}/{column}/scores" in stored.column_names
+    }
+    if cells != positions and (cells or not scores):
+        raise DataError(f"the guess has {len(cells)} of {len(positions)} columns", code="columns", value=party)
+    answered = {party: np.stack([stored.column(each).to_numpy() for each in cells], axis=1)} if cells else {}
+    found = ColumnGuess(cells=answered, kind=about["cells"], scores=scores)
+    return score_columns(found, [own], about.get("model", {}))

@@ -1,0 +1,117 @@
+"""Model shares of PIVODL: everybody knows the shape of the trees, and nobody all of the rest.
+
+The owner of a split knows its column and threshold, and the split client that decided a leaf knows its weight.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.kernels.node_rows import children
+from labelward.runs.json_records import read_json, write_json
+
+FORMAT = 1
+FILE_NAME = "share.json"
+
+Branches = NDArray[np.int32]
+
+
+class SharedTree(msgspec.Struct, frozen=True):
+    """One tree as a party keeps it.
+
+    Attributes:
+        nodes: numbers of the split nodes, ascending.
+        owners: for each split the position of its owner among the parties.
+        records: for each split the owner's record number.
+        leaves: numbers of the leaves, ascending.
+        keepers: for each leaf the position of the party that keeps its weight; -1: every party knows it.
+        weights: for each leaf its weight, learning rate included, where this party keeps it; else 0.
+    """
+
+    nodes: tuple[int, ...]
+    owners: tuple[int, ...]
+    records: tuple[int, ...]
+    leaves: tuple[int, ...]
+    keepers: tuple[int, ...]
+    weights: tuple[float, ...]
+
+    def branches(self) -> tuple[Branches, Branches]:
+        """Return for each split its left and its right successor: a split's position, or -1 - a leaf's position."""
+        place = {node: position for position, node in enumerate(self.nodes)}
+        place |= {leaf: -1 - position for position, leaf in enumerate(self.leaves)}
+        both = np.array([[place[child] for child in children(node)] for node in self.nodes], dtype=np.int32)
+        left, right = both.reshape(-1, 2).T
+        return np.ascontiguousarray(left), np.ascontiguousarray(right)
+
+
+class OwnRecord(msgspec.Struct, frozen=True):
+    """One of the party's own splits.
+
+    Attributes:
+        column: position among the party's columns.
+        threshold: a row goes left where x ≤ threshold; unused for categories.
+        missing_left: whether missing values and unseen categories go left.
+        categories: of a categorical column the codes that go left.
+    """
+
+    column: int
+    threshold: float
+    missing_left: bool
+    categories: tuple[int, ...] = ()
+
+    def goes_left(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return bool [rows]: whether each row of the party's columns goes left."""
+        values = x[:, self.column]
+        left: NDArray[np.bool_]
+        if self.categories:
+            known, left = values >= 0, np.isin(values, self.categories)
+        else:
+            known, left = ~np.isnan(values), values <= self.threshold
+        return np.where(known, left, self.missing_left)
+
+
+class PivodlShare(msgspec.Struct, frozen=True, kw_only=True):
+    """One party's part of a model.
+
+    Attributes:
+        model: random identifier of the training.
+        parties: all parties in party order.
+        holders: those that held labels.
+        columns: names of the party's columns, in the order in which prediction expects them.
+        own: its splits by record number.
+        trees: as the party knows them.
+        classes: names of the classes, at label holders.
+        categories: for each of its categorical columns the categories, by code.
+    """
+
+    format: Literal[1] = 1
+    kind: Literal["pivodl"] = "pivodl"
+    model: str
+    party: str
+    parties: tuple[str, ...]
+    holders: tuple[str, ...]
+    columns: tuple[str, ...]
+    own: tuple[OwnRecord, ...]
+    trees: tuple[SharedTree, ...]
+    classes: tuple[str, ...] = ()
+    categories: dict[str, tuple[str, ...]] = {}
+
+    def sides(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return bool [records, rows]: whether each row goes left at each own split."""
+        return np.array([record.goes_left(x) for record in self.own], dtype=np.bool_).reshape(len(self.own), len(x))
+
+    def save(self, folder: Path) -> Path:
+        """Write the share; :class:`~labelward.errors.OutputError` if it cannot be written."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_json(folder / FILE_NAME, self)
+        return folder / FILE_NAME
+
+    @classmethod
+    def load(cls, folder: Path) -> PivodlShare:
+        """Read a share; :class:`~labelward.errors.FileFormatError` where it is missing or damaged."""
+        return read_json(folder / FILE_NAME if folder.is_dir() else folder, cls, FORMAT)

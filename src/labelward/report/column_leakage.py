@@ -1,0 +1,57 @@
+"""Leakage of columns to other parties: its own table and sentence, apart from the leakage of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from labelward.report.metrics import format_metric
+from labelward.report.summary import SummaryRow
+from labelward.report.tables import ReportTable, leakage_table
+
+
+def about_labels(table: Sequence[SummaryRow]) -> list[SummaryRow]:
+    """Return the rows without attacks on columns; all rows, as rows without attacks, where there are no others."""
+    return [row for row in table if row.target == "labels"] or [_unattacked(row) for row in table]
+
+
+def about_columns(table: Sequence[SummaryRow]) -> list[SummaryRow]:
+    """Return the rows of attacks on columns."""
+    return [row for row in table if row.target == "columns"]
+
+
+def column_table(table: Sequence[SummaryRow]) -> ReportTable:
+    """Return the leakage of columns by defense, attacker and attack."""
+    found = leakage_table(about_columns(table))
+    note = found.note.replace("shuffled labels", "shuffled rows")
+    return replace(found, caption="Leakage of columns: inference of other parties' columns", note=note)
+
+
+def column_sentences(table: Sequence[SummaryRow]) -> list[str]:
+    """Return for each defense the attack that infers most of the other parties' columns, as a sentence."""
+    best: dict[tuple[str, str], SummaryRow] = {}
+    for row in about_columns(table):
+        key = row.defense, row.primary or ""
+        if key not in best or _reached(row) > _reached(best[key]):
+            best[key] = row
+    sentences = []
+    for (defense, name), row in best.items():
+        if name == "recovered":
+            wrong = f", {row.leakage['wrong'].mean:.1%} wrong" if row.leakage["wrong"].mean else ", none wrong"
+            share = f"{row.leakage[name].mean:.1%} of the cells of the other parties' columns{wrong}"
+        else:
+            share = f"a column of another party ({name} {format_metric(name, _reached(row), digits=2)})"
+        sentences.append(f"{row.party} could infer {share} ({row.attack}; {defense}).")
+    return sentences
+
+
+def _reached(row: SummaryRow) -> float:
+    return row.leakage[row.primary or ""].mean
+
+
+def _unattacked(row: SummaryRow) -> SummaryRow:
+    import msgspec
+
+    return msgspec.structs.replace(
+        row, party=None, attack=None, primary=None, leakage={}, without_view={}, baselines={}
+    )

@@ -1,0 +1,77 @@
+"""Defenses where labels lie on several parties: the noise that is stated, where it is stated, and its account."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from labelward.defenses.label_dp_sums import LabelDPSums
+from labelward.defenses.partial_dp import PartialDP
+from labelward.errors import PolicyError
+from labelward.policy.base import PolicyContext
+from labelward.policy.holder_points import HolderSums, LeafRelease
+from labelward.privacy.gaussian import epsilon_of
+from labelward.rng import SecureRandom
+from refusals import refused
+
+SETUP = PolicyContext(model="pivodl", classes=2, passive=("b", "c", "d"), trees=5, depth=3, columns=23, holders=4)
+
+
+def release(weights: np.ndarray, *, owner: bool, tree: int = 0) -> LeafRelease:
+    return LeafRelease(party="b", owner=owner, tree=tree, nodes=tuple(range(len(weights))), weights=weights)
+
+
+def test_partial_dp_states_both_epsilons() -> None:
+    """Nominal 2 to 10 of five trees, as two independent computations have them."""
+    tight = [PartialDP(epsilon=epsilon).tight_epsilon(5) for epsilon in (2.0, 4.0, 6.0, 8.0, 10.0)]
+    np.testing.assert_allclose(tight, [2.40, 5.30, 8.60, 12.27, 16.30], atol=0.01)
+    policy = PartialDP()
+    policy.begin(SETUP, SecureRandom(1))
+    account = policy.account()
+    assert (account["epsilon_of_the_paper"], round(account["epsilon_of_leaf_weights"], 2)) == (8.0, 12.27)
+    assert account["not_covered"]
+
+
+def test_the_source_gets_noise_of_the_stated_size_and_others_none() -> None:
+    policy = PartialDP()
+    policy.begin(SETUP, SecureRandom(1))
+    weights = np.linspace(-3, 3, 2000).reshape(-1, 2)
+    clean = policy.on_leaf_release(release(weights, owner=False))
+    np.testing.assert_array_equal(clean, weights)
+    noise = policy.on_leaf_release(release(weights, owner=True)) - np.clip(weights, -2, 2)
+    assert noise.std() == pytest.approx(2 * 2 * policy.sigma(5), rel=0.05)
+    assert abs(noise.mean()) < 4 * noise.std() / math.sqrt(noise.size)
+    again = policy.on_leaf_release(release(weights, owner=True)) - np.clip(weights, -2, 2)
+    np.testing.assert_array_equal(again, noise)
+    assert (policy.on_leaf_release(release(weights, owner=True, tree=1)) != np.clip(weights, -2, 2) + noise).any()
+
+
+def test_noise_of_sums_is_on_gradients_alone_and_adds_up() -> None:
+    """All holders but one together reach the deviation that the account needs."""
+    one, sums = 2.0**30, np.zeros((4000, 3), dtype=np.int64)
+    parts = []
+    for seed in range(3):
+        policy = LabelDPSums(epsilon=8.0)
+        policy.begin(SETUP, SecureRandom(seed))
+        noisy = policy.on_own_sums(HolderSums(tree=0, depth=0, part=0, values=sums, one=one))
+        assert not noisy[:, 1:].any()
+        parts.append(noisy[:, 0] / one)
+    total = sum(parts)
+    account = policy.account()
+    assert account["sums_a_label_moves"] == 5 * (23 * 3 + 1)
+    assert total.std() == pytest.approx(account["deviation_of_a_sum"], rel=0.05)
+    ratio = math.sqrt(account["sums_a_label_moves"]) / account["deviation_of_a_sum"]
+    assert epsilon_of(1e-5, ratio) == pytest.approx(8.0, abs=1e-3)
+    other = policy.on_own_sums(HolderSums(tree=0, depth=1, part=0, values=sums, one=one))[:, 0] / one
+    assert abs(np.corrcoef(other, parts[-1])[0, 1]) < 0.1
+
+
+def test_they_need_a_run_and_several_holders() -> None:
+    with refused(PolicyError, "cannot-act"):
+        PartialDP().on_leaf_release(release(np.zeros((1, 2)), owner=True))
+    with refused(PolicyError, "cannot-act"):
+        LabelDPSums(epsilon=1.0).on_own_sums(HolderSums(tree=0, depth=0, part=0, values=np.zeros((1, 3), int), one=1.0))
+    with refused(PolicyError, "inapplicable"):
+        LabelDPSums(epsilon=1.0).begin(PolicyContext(model="pivodl", classes=2, passive=("b",)), SecureRandom(1))

@@ -1,0 +1,218 @@
+"""PIVODL without noise is the joined model, whoever holds the labels; nobody is told what it need not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelward.data import VerticalDataset, load_dataset
+from labelward.errors import DataError, JobError, PeerError
+from labelward.federation.components import check_job, make_engine, model_family, with_defaults
+from labelward.federation.simulation import SimulationResult, simulate_job
+from labelward.he.paillier.packing import Packing
+from labelward.job import Job, Variant, parse_job
+from labelward.messages.pivodl import ChildRows, ChildTotals, MaskedSums, OwnSums, TotalSums
+from labelward.party.context import no_progress
+from labelward.protocols.family import label_vector
+from labelward.protocols.pivodl.joined import JoinedModel, train_joined
+from labelward.protocols.pivodl.secure_sums import PairwiseMasks
+from labelward.protocols.pivodl.training import PUBLIC
+from labelward.runs.private_seeds import resolve_seeds
+from refusals import refused
+
+JOB = """
+[data]
+table = "{table}"
+labels = {{{labels}}}
+{data}
+[parties]
+{parties}
+[model]
+kind = "pivodl"
+{model}
+[encryption]
+{encryption}
+[run]
+seeds = [1]
+"""
+PLAIN = 'engine = "plain"\ninsecure = true'
+THREE = {"bank": 0.3, "clinic": 0.4, "shop": 0.3}
+TEN = {f"p{number}": 0.1 for number in range(10)}
+
+
+def job_of(
+    labels: dict[str, float],
+    parties: dict[str, float],
+    *,
+    model: str = "min_node_rows = 2\ndepth = 4",
+    data: str = "",
+    encryption: str = PLAIN,
+    table: str = "breast_cancer",
+) -> Job:
+    shares = ", ".join(f"{name} = {share}" for name, share in labels.items())
+    lines = "\n".join(f"{name} = {share}" for name, share in parties.items())
+    text = JOB.format(table=table, labels=shares, data=data, parties=lines, model=model, encryption=encryption)
+    return with_defaults(parse_job(text))
+
+
+def trained(job: Job) -> tuple[VerticalDataset, SimulationResult, JoinedModel]:
+    data = load_dataset(job, 1, private=resolve_seeds([party.name for party in job.parties]))
+    family: Any = model_family(job.model)
+    family.check(data, {})
+    engine = make_engine(job.encryption)
+    try:
+        ended = simulate_job(job, data, Variant(), engine, None, seed=1, progress=no_progress)
+    finally:
+        engine.close()
+    labels = label_vector(data).values
+    return data, ended, train_joined(family.params, data.parties, labels, precision=job.encryption.precision)
+
+
+def assert_joined(data: VerticalDataset, ended: SimulationResult, joined: JoinedModel) -> None:
+    """Every split and weight is that of the joined table, to the last bit; margins within their fixed point."""
+    shares = ended.shares
+    for number, tree in enumerate(joined.trees):
+        for share in shares.values():
+            own = share.trees[number]
+            shape = (own.nodes, own.owners, own.records, own.leaves)
+            assert shape == (tree.nodes, tree.owners, tree.records, tree.leaves)
+        keepers = shares[data.parties[0].name].trees[number].keepers
+        kept = [
+            shares[data.parties[max(keeper, 0)].name].trees[number].weights[at] for at, keeper in enumerate(keepers)
+        ]
+        assert kept == list(tree.weights)
+    for party, records in zip(data.parties, joined.records, strict=True):
+        assert shares[party.name].own == records
+    np.testing.assert_allclose(ended.margins, joined.margins([party.test for party in data.parties]), atol=1e-11)
+
+
+@pytest.mark.parametrize("aggregation", ["paillier", "masks"])
+@pytest.mark.parametrize(
+    ("labels", "parties", "data"),
+    [
+        ({"bank": 0.4, "clinic": 0.6}, {"bank": 0.5, "clinic": 0.5}, ""),
+        ({"bank": 0.01, "clinic": 0.99}, THREE, ""),
+        ({"bank": 0.3, "clinic": 0.7}, THREE, 'label_skew = "classes"\nlabel_concentration = 0.5'),
+        (dict.fromkeys(TEN, 0.1), TEN, ""),
+    ],
+    ids=["two", "one-percent", "skewed", "ten"],
+)
+def test_without_noise_it_is_the_joined_model(
+    aggregation: str, labels: dict[str, float], parties: dict[str, float], data: str
+) -> None:
+    job = job_of(labels, parties, data=data, model=f'min_node_rows = 2\ndepth = 4\naggregation = "{aggregation}"')
+    assert_joined(*trained(job))
+
+
+def test_under_paillier_it_is_the_joined_model_and_sums_share_ciphertexts() -> None:
+    """Each holder encrypts its cells of a level, as many to a ciphertext as fit."""
+    model = "trees = 1\ndepth = 2\nmin_node_rows = 2"
+    data, ended, joined = trained(job_of({"bank": 0.5, "clinic": 0.5}, THREE, model=model, encryption=""))
+    assert_joined(data, ended, joined)
+    blocks = [each.message.sums for view in ended.views.values() for each in view.received(OwnSums)]
+    (part,) = Packing.of(blocks[0].layout, 2048).parts
+    assert part.fit >= 19
+    assert all(block.count == -(-int(np.prod(block.shape)) // part.fit) for block in blocks)
+
+
+def test_categories_and_missing_values() -> None:
+    model = "min_node_rows = 2\ntrees = 3"
+    parties = {"a": 0.4, "b": 0.3, "c": 0.3}
+    data = 'label = "label"'
+    assert_joined(*trained(job_of({"a": 0.5, "b": 0.5}, parties, model=model, data=data, table="made.csv")))
+
+
+@pytest.fixture(autouse=True)
+def made_table(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table with categories and missing values, ``made.csv``."""
+    rng = np.random.default_rng(0)
+    lines = ["label,x0,x1,x2,color,shape"]
+    for _ in range(300):
+        x, color, shape = rng.normal(size=3), rng.choice(list("rgbycmkw")), rng.choice(["o", "x"])
+        label = int(x[0] + (color in "rgb") + rng.normal() / 2 > 0.5)
+        cells = ["" if rng.random() < 0.2 else f"{value:.1f}" for value in x]
+        lines.append(",".join([str(label), *cells, color, shape]))
+    (tmp_path / "made.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
+def test_who_is_told_what() -> None:
+    """Sources open no sums of their own columns, and nobody is told ids of a leaf but of the rows that it labels."""
+    job = job_of({"bank": 0.5, "clinic": 0.5}, THREE, model='depth = 2\nmin_node_rows = 2\naggregation = "paillier"')
+    data, ended, _ = trained(job)
+    parties = [party.name for party in data.parties]
+    for name, view in ended.views.items():
+        of_levels = [each for each in view.received(TotalSums) if len(each.step) > 2]  # not of the root
+        assert all(parties[total.step[2]] == total.peer != name for total in of_levels)
+        assert not [own for own in view.received(OwnSums) if len(own.step) > 2 and parties[own.step[2]] != name]
+        for rows in view.received(ChildRows):
+            for flags, mask in zip(rows.message.leaves, rows.message.left.value, strict=True):
+                if all(flags):
+                    assert mask.total <= int(data.holds(name)[: view.rows].sum())
+        told = [each.message.weights.value.unpack() for each in view.received(ChildTotals)]
+        assert data.holds(name).any() or not any(len(each) for each in told)
+    assert not any(list(view.received(MaskedSums)) for view in ended.views.values())
+
+
+def test_masks_cancel_and_hide() -> None:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    private = {name: X25519PrivateKey.generate() for name in ("a", "b", "c")}
+    publics = {name: key.public_key().public_bytes_raw() for name, key in private.items()}
+    masks = {name: PairwiseMasks(key, name, publics) for name, key in private.items()}
+    values = {name: np.random.default_rng(ord(name)).integers(-(2**62), 2**62, size=(50, 3)) for name in private}
+    hidden = {name: masks[name].masked(values[name], private, "sums") for name in private}
+    np.testing.assert_array_equal(sum(hidden.values()), sum(values.values()))
+    without_one = hidden["a"] + hidden["b"] - values["a"] - values["b"]
+    assert (np.abs(without_one) > 2**40).mean() > 0.99
+    again = masks["a"].masked(values["a"], private, "other")
+    assert (again != hidden["a"]).all()
+    with pytest.raises(PeerError) as caught:
+        PairwiseMasks(private["a"], "a", {"b": b"short"})
+    assert caught.value.peer == "b"
+
+
+def test_weights_of_public_leaves_are_known_to_all() -> None:
+    data, ended, joined = trained(job_of({"bank": 0.5, "clinic": 0.5}, THREE, model="depth = 4\nmin_node_rows = 60"))
+    assert_joined(data, ended, joined)
+    kept = [share.trees[0] for share in ended.shares.values()]
+    public = [at for at, keeper in enumerate(kept[0].keepers) if keeper == PUBLIC]
+    assert public
+    assert all(len({tree.weights[at] for tree in kept}) == 1 for at in public)
+
+
+@pytest.mark.parametrize(
+    ("labels", "field", "code"),
+    [
+        ({"bank": 1.0}, "[data] labels", "range"),
+        ({"bank": 0.5, "clinic": 0.4}, "[data] labels", "range"),
+        ({"bank": 0.5, "lab": 0.5}, "[data] labels lab", "unknown"),
+        ({"bank": 1.5, "clinic": -0.5}, "[data] labels bank", "range"),
+    ],
+)
+def test_shares_of_labels_that_are_none(labels: dict[str, float], field: str, code: str) -> None:
+    with refused(JobError, code, field=field):
+        job_of(labels, THREE)
+
+
+def test_one_holder_or_another_model() -> None:
+    with refused(JobError, "unsupported", field="[data] labels"):
+        model_family(job_of({"bank": 0.5, "clinic": 0.5}, THREE).model).topology(["bank", "clinic"], ["bank"])
+    text = JOB.format(
+        table="breast_cancer",
+        labels="bank = 0.5, clinic = 0.5",
+        data="",
+        parties="bank = 0.5\nclinic = 0.5",
+        model="",
+        encryption=PLAIN,
+    )
+    with refused(JobError, "unsupported", field="[data] label"):
+        check_job(with_defaults(parse_job(text.replace('"pivodl"', '"secureboost"'))))
+
+
+def test_a_holder_without_labels() -> None:
+    job = job_of({"bank": 0.0001, "clinic": 0.9999}, THREE)
+    with refused(DataError, "labels", field="[data] labels bank"):
+        load_dataset(job, 1)
