@@ -80,7 +80,7 @@ def check_non_interference(
         runs: views by party.
         holders: the parties that hold labels; their views are not compared.
         disclosed: what a protocol declares to tell of the labels apart from released values: ``"Type.field"``, or
-            ``"Type"`` where the presence of a message tells it.
+            ``"Type"`` where the presence of a message tells it, or for an observation of what a key of the party opens.
 
     Raises:
         Interference: names party, message, step, field and both values.
@@ -120,14 +120,14 @@ class _Sequence:
     """A view as it is compared: the messages of each sender in their order, all observations, and the header."""
 
     messages: list[tuple[str, tuple[int, ...], Message]]
-    rest: list[bytes]
+    rest: list[tuple[str, bytes]]
 
     @classmethod
     def of(cls, view: View) -> _Sequence:
         received = [(peer, step, each) for _, peer, step, each in view.records() if isinstance(each, Message)]
         received.sort(key=lambda each: each[0])  # messages of different senders may arrive in any order
-        rest = [msgspec.msgpack.encode(each) for each in view.content() if each[0] == "observed"]
-        return cls(received, [*rest, msgspec.msgpack.encode(view.header)])
+        rest = [(each[2], msgspec.msgpack.encode(each)) for each in view.content() if each[0] == "observed"]
+        return cls(received, [*rest, ("", msgspec.msgpack.encode(view.header))])
 
 
 def _compare(party: str, first: _Sequence, second: _Sequence, disclosed: Collection[str], coverage: Coverage) -> None:
@@ -148,7 +148,8 @@ def _compare(party: str, first: _Sequence, second: _Sequence, disclosed: Collect
         coverage.compared[name] = coverage.compared.get(name, 0) + 1
     if len(first.messages) != len(second.messages):
         raise Interference(f"{party!r} received {len(first.messages)} or {len(second.messages)} messages")
-    if first.rest != second.rest:
+    rest = [[each for each in view.rest if each[0] not in disclosed] for view in (first, second)]
+    if rest[0] != rest[1]:
         raise Interference(f"the observations of {party!r} differ where all messages are equal")
     coverage.whole += 1
 
