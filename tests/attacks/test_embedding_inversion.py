@@ -62,11 +62,12 @@ def test_all_cells_follow_from_a_shared_start_and_none_from_a_private_one(
     with shared_starts() if shared else nullcontext():
         audit(job(width), tmp_path, explained=False)
     (leakage,) = found(list(read_rows(tmp_path)))
-    if width == 8 and shared:  # the largest number that is tried; not every row is inverted
+    if width == 8 and shared:  # some rows have several inverses, and of some none is found
         assert 0.3 < leakage["recovered"] <= 1.0
+        assert leakage["wrong"] < 0.1
     else:
         assert leakage["recovered"] == (1.0 if shared and width < 8 else 0.0)
-    assert leakage["wrong"] == 0.0
+        assert leakage["wrong"] == 0.0
     assert leakage["target"] == "columns"
     assert leakage["without_view"]["recovered"] == 0.0
 
