@@ -129,7 +129,7 @@ class LevelHistograms(Message, frozen=True, tag="LevelSums"):
         implied: for each column and slot the bin that does not travel since it follows from the node's total, as
             uint16 (little-endian); 65535 for none.
         starts: where bins were summed together, the lowest bin of each such cell, as bits like ``cells``; empty where
-            each bin is a cell.
+            each bin is a cell. Bin 0 is not marked where its cell includes the rows without a value.
     """
 
     tree: int

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Self
 
 import numpy as np
@@ -54,7 +55,7 @@ class HistogramBlock:
         sizes: int32 [columns]: number of bins of each column.
         kinds: int8 [columns]: 0 ordered, 1 categorical, 2 rising, 3 falling.
         starts: bool [columns, nodes, bins]: where bins were summed together, the lowest of each such cell, at which the
-            sums stand; None: each bin is a cell.
+            sums stand; None: each bin is a cell. Not bin 0 where its cell includes the rows without a value.
     """
 
     columns: Integers
@@ -98,6 +99,7 @@ class HistogramRequest:
         max_bins: of an ordered column.
         parents: the peer's histograms of the level above; None at its first level of the tree.
         totals: int64 [nodes, k] of all rows of ``nodes``.
+        whole: by node, int64 [k], of all rows of each wanted node.
         count: which of the k numbers counts rows.
     """
 
@@ -110,6 +112,7 @@ class HistogramRequest:
     max_bins: int
     parents: PartyHistograms | None
     totals: Integers
+    whole: Mapping[int, Integers]
     count: int
 
     @cached_property
@@ -153,8 +156,20 @@ def own_histograms(
     return PartyHistograms(nodes, tuple(blocks))
 
 
-def add_siblings(wanted: Sequence[int], summed: PartyHistograms, parents: PartyHistograms | None) -> PartyHistograms:
-    """Return the histograms of all wanted nodes: those that were summed, and their siblings by subtraction."""
+def add_siblings(
+    wanted: Sequence[int],
+    summed: PartyHistograms,
+    parents: PartyHistograms | None,
+    totals: Mapping[int, Integers] = MappingProxyType({}),
+) -> PartyHistograms:
+    """Return the histograms of all wanted nodes: those that were summed, and their siblings by subtraction.
+
+    Args:
+        wanted: nodes.
+        summed: histograms of some of them, or of their siblings.
+        parents: histograms of the level above.
+        totals: of all rows of each wanted node, where bins may have been merged.
+    """
     if summed.nodes == tuple(wanted):
         return summed
     if parents is None:
@@ -173,6 +188,9 @@ def add_siblings(wanted: Sequence[int], summed: PartyHistograms, parents: PartyH
                 if block.starts is not None:
                     of_parent = _merged(of_parent, block.starts[:, other])
                 np.subtract(of_parent, block.sums[:, other], out=sums[:, position])
+                if block.starts is not None:  # the parent may have had rows without a value apart
+                    joined = ~block.starts[:, other, 0]
+                    sums[joined, position, 0] += totals[node] - sums[joined, position].sum(axis=1)
         blocks.append(replace(block, sums=sums))
     return PartyHistograms(tuple(wanted), tuple(blocks))
 
@@ -345,7 +363,7 @@ def receive_histograms(ctx: Context, request: HistogramRequest, private: Private
     if starts_of and len(starts_of) != len(columns):
         raise request.error("merged bins of some columns only", 0)
     blocks = tuple(_block(each, sums_of, sizes, kinds, starts_of) for each in group_by_width(sizes))
-    return add_siblings(request.wanted, PartyHistograms(request.nodes, blocks), request.parents)
+    return add_siblings(request.wanted, PartyHistograms(request.nodes, blocks), request.parents, request.whole)
 
 
 def _block(
@@ -370,13 +388,12 @@ def _block(
 
 
 def _starts(request: HistogramRequest, message: LevelHistograms) -> NDArray[np.bool_]:
-    """Return bool [columns, nodes, bins]: the lowest bins of the message's cells; bin 0 is one, and so is every filled
-    bin."""
+    """Return bool [columns, nodes, bins]: the lowest bins of the message's cells, among which is every filled one."""
     shape = (len(message.sizes), len(request.nodes), max(message.sizes))
     step = (request.tree, request.depth, message.part)
     with_starts = unpack_cells(message.starts, shape) if len(message.starts) == _bitmap_bytes(shape) else None
     filled = unpack_cells(message.cells, shape)
-    if with_starts is None or not with_starts[..., 0].all() or (filled & ~with_starts).any():
+    if with_starts is None or (filled & ~with_starts)[..., 1:].any():
         raise PeerError(
             request.peer, "sent sums of bins that start no cell", message="LevelSums", step=step, code="peer-message"
         )
@@ -384,9 +401,10 @@ def _starts(request: HistogramRequest, message: LevelHistograms) -> NDArray[np.b
 
 
 def pack_starts(cells: NDArray[np.int32], sizes: tuple[int, ...]) -> bytes:
-    """Return the lowest bins of cells, int32 [nodes, columns, bins], as bits by column, node and bin."""
-    bins = np.arange(cells.shape[2])
-    starts = (cells == bins) & (bins < np.array(sizes)[:, None])
+    """Return the lowest bins of cells, int32 [nodes, columns, bins + 1], as bits by column, node and bin."""
+    joined, bins = cells[..., -1] == 0, np.arange(max(sizes))
+    starts = (cells[..., : len(bins)] == bins) & (bins < np.array(sizes)[:, None])
+    starts[joined, 0] = False
     return np.packbits(starts.transpose(1, 0, 2).reshape(-1), bitorder="little").tobytes()
 
 
