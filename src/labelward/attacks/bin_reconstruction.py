@@ -191,10 +191,8 @@ def _sums(view: View, peer: str) -> Iterator[dict[int, dict[int, _Sums]]]:
             continue
         message = described[part.tree, part.depth, part.columns]
         values = part.sums.unpack().astype(np.int64).reshape(len(part.columns), len(part.nodes), part.bins, -1)
-        starts = np.ones(values.shape[:3], np.bool_)
-        if message.starts:
-            bits = np.unpackbits(np.frombuffer(message.starts, np.uint8), bitorder="little")
-            starts = bits[: starts.size].astype(np.bool_).reshape(starts.shape)
+        starts = message.starts(len(part.nodes))
+        starts = np.ones(values.shape[:3], np.bool_) if starts is None else starts
         cells = np.maximum.accumulate(np.where(starts, np.arange(part.bins, dtype=np.int32), 0), axis=2)
         for at, (column, size) in enumerate(zip(part.columns, message.sizes, strict=True)):
             categorical = bool(message.kinds) and message.kinds[at] == CATEGORICAL

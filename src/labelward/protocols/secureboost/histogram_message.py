@@ -255,13 +255,14 @@ class CellMask:
         """
         bins = max(sizes, default=1)
         shape = (len(sizes), slots, bins)
-        if len(cells) != _bitmap_bytes(shape):
+        if len(cells) != (len(sizes) * slots * bins + 7) // 8:
             reason = f"{len(cells)} bytes for the bitmap of {len(sizes)}·{slots}·{bins} cells"
             raise CodecError(reason, code="malformed", value=len(cells))
         if len(implied) != 2 * len(sizes) * slots:
             reason = f"{len(implied)} bytes for the implied bins of {len(sizes)} columns and {slots} nodes"
             raise CodecError(reason, code="malformed", value=len(implied))
-        filled = unpack_cells(cells, shape)
+        bits = np.unpackbits(np.frombuffer(cells, np.uint8), bitorder="little")
+        filled = bits[: len(sizes) * slots * bins].astype(np.bool_).reshape(shape)
         if (filled & (np.arange(bins) >= np.array(sizes, dtype=np.int64)[:, None, None])).any():
             raise CodecError("a cell has rows in a bin that its column does not have", code="peer-message")
         left_out = np.frombuffer(implied, "<u2").astype(np.int64).reshape(shape[:2])
@@ -354,8 +355,9 @@ def receive_histograms(ctx: Context, request: HistogramRequest, private: Private
     starts_of: dict[int, NDArray[np.bool_]] = {}
     for message, part in received:
         at = list(message.columns)
-        if message.starts:
-            starts_of.update(zip(at, _starts(request, message), strict=True))
+        starts = message.starts(len(request.nodes))
+        if starts is not None:
+            starts_of.update(zip(at, starts, strict=True))
         sizes[at] = message.sizes
         if message.kinds:
             kinds[at] = np.frombuffer(message.kinds, dtype=np.int8)
@@ -387,35 +389,12 @@ def _block(
     return HistogramBlock(columns, sums, own, kinds[columns], starts)
 
 
-def _starts(request: HistogramRequest, message: LevelHistograms) -> NDArray[np.bool_]:
-    """Return bool [columns, nodes, bins]: the lowest bins of the message's cells, among which is every filled one."""
-    shape = (len(message.sizes), len(request.nodes), max(message.sizes))
-    step = (request.tree, request.depth, message.part)
-    with_starts = unpack_cells(message.starts, shape) if len(message.starts) == _bitmap_bytes(shape) else None
-    filled = unpack_cells(message.cells, shape)
-    if with_starts is None or (filled & ~with_starts)[..., 1:].any():
-        raise PeerError(
-            request.peer, "sent sums of bins that start no cell", message="LevelSums", step=step, code="peer-message"
-        )
-    return with_starts
-
-
 def pack_starts(cells: NDArray[np.int32], sizes: tuple[int, ...]) -> bytes:
     """Return the lowest bins of cells, int32 [nodes, columns, bins + 1], as bits by column, node and bin."""
     joined, bins = cells[..., -1] == 0, np.arange(max(sizes))
     starts = (cells[..., : len(bins)] == bins) & (bins < np.array(sizes)[:, None])
     starts[joined, 0] = False
     return np.packbits(starts.transpose(1, 0, 2).reshape(-1), bitorder="little").tobytes()
-
-
-def unpack_cells(bits: bytes, shape: tuple[int, int, int]) -> NDArray[np.bool_]:
-    """Return bool [columns, nodes, bins] of packed bits (row-major, little-endian within a byte)."""
-    flat = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[: int(np.prod(shape))]
-    return flat.astype(np.bool_).reshape(shape)
-
-
-def _bitmap_bytes(shape: tuple[int, int, int]) -> int:
-    return (int(np.prod(shape)) + 7) // 8
 
 
 def _receive(
@@ -432,7 +411,11 @@ def _receive(
             reason = f"sent sums of {columns_so_far} columns, which are more than it can have"
             raise request.error(reason, part, columns_so_far)
         with ctx.blaming(request.peer, "LevelSums", step):
-            mask = CellMask.unpack(message.cells, message.implied, message.sizes, len(request.nodes))
+            starts = message.starts(len(request.nodes))
+            cells = message.cells if starts is None else message.cells[: len(message.cells) // 2]
+            mask = CellMask.unpack(cells, message.implied, message.sizes, len(request.nodes))
+            if starts is not None and (mask.cells & ~starts)[..., 1:].any():
+                raise CodecError("sums stand at a bin that starts no cell", code="peer-message")
             sealed = _sealed(request, message, part, len(mask.sent))
             with ctx.phase("decrypt"):
                 values = private.decrypt(sealed)[0]

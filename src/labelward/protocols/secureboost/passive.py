@@ -260,9 +260,10 @@ class _Training:
             # Logical sums count every cell: a protocol without packing leaves none out.
             self.public.counts.add({"logical_sums": (mask.cells.size - len(mask.sent)) * sums.layout.logical})
             kinds = bins.kinds[columns].tobytes() if bins.kinds[columns].any() else b""
-            starts = b"" if cells is None else pack_starts(cells[:, columns], sizes)
-            packed = (*mask.packed(), starts)
-            message = LevelHistograms(*step, part, len(messages), tuple(columns), sizes, sealed, kinds, *packed)
+            filled, implied = mask.packed()
+            if cells is not None:
+                filled += pack_starts(cells[:, columns], sizes)
+            message = LevelHistograms(*step, part, len(messages), tuple(columns), sizes, sealed, kinds, filled, implied)
             ctx.send(ctx.active, message, (*step, part))
         return True
 
