@@ -347,15 +347,14 @@ def receive_histograms(ctx: Context, request: HistogramRequest, private: Private
             are checked before anything is unpacked, so that a few bytes never become many.
     """
     received = list(_receive(ctx, request, private))
-    columns = [column for message, _ in received for column in message.columns]
+    columns = [column for message, *_ in received for column in message.columns]
     if sorted(columns) != list(range(len(columns if request.described is None else request.described))):
         raise request.error("sent sums that leave out columns or repeat them", 0)
     sizes, kinds = np.ones(len(columns), dtype=np.int32), np.zeros(len(columns), dtype=np.int8)
     sums_of: dict[int, Integers] = {}
     starts_of: dict[int, NDArray[np.bool_]] = {}
-    for message, part in received:
+    for message, part, starts in received:
         at = list(message.columns)
-        starts = message.starts(len(request.nodes))
         if starts is not None:
             starts_of.update(zip(at, starts, strict=True))
         sizes[at] = message.sizes
@@ -399,7 +398,7 @@ def pack_starts(cells: NDArray[np.int32], sizes: tuple[int, ...]) -> bytes:
 
 def _receive(
     ctx: Context, request: HistogramRequest, private: PrivateKey
-) -> Iterator[tuple[LevelHistograms, Integers]]:
+) -> Iterator[tuple[LevelHistograms, Integers, NDArray[np.bool_] | None]]:
     part, total, columns_so_far = 0, 1, 0
     while part < total:
         step = (request.tree, request.depth, part)
@@ -411,8 +410,11 @@ def _receive(
             reason = f"sent sums of {columns_so_far} columns, which are more than it can have"
             raise request.error(reason, part, columns_so_far)
         with ctx.blaming(request.peer, "LevelSums", step):
-            starts = message.starts(len(request.nodes))
-            cells = message.cells if starts is None else message.cells[: len(message.cells) // 2]
+            half = (len(message.sizes) * len(request.nodes) * max(message.sizes, default=1) + 7) // 8
+            merged = len(message.cells) == 2 * half > 0
+            starts, cells = (
+                (message.starts(len(request.nodes)), message.cells[:half]) if merged else (None, message.cells)
+            )
             mask = CellMask.unpack(cells, message.implied, message.sizes, len(request.nodes))
             if starts is not None and (mask.cells & ~starts)[..., 1:].any():
                 raise CodecError("sums stand at a bin that starts no cell", code="peer-message")
@@ -425,7 +427,7 @@ def _receive(
         ctx.observe(
             DecryptedSums(request.tree, request.depth, request.peer, request.nodes, message.columns, bins, flat)
         )
-        yield message, sums
+        yield message, sums, starts
         part += 1
 
 
