@@ -161,7 +161,8 @@ def test_every_listed_defense_is_tested_here() -> None:
     of_trees = (TestIdLmid, TestLocalTrees, TestPurityThreshold, TestRandomizedResponse, TestLpMst, TestGrafting)
     of_nets = (TestNoisyGradients, TestGradientCompression, TestPpdl, TestDiscreteSgd, TestSignSgd)
     of_holders = {"partial-dp", "label-dp-sums"}  # test_holder_defenses.py
-    tested = {case.make().kind for case in of_trees + of_nets} | of_holders
+    of_passive_parties = {"min-bin-rows"}  # tests/attacks/test_bin_reconstruction.py
+    tested = {case.make().kind for case in of_trees + of_nets} | of_holders | of_passive_parties
     assert set(DEFENSES.classes()) == tested
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, ColumnGuess
-from labelward.errors import DataError
+from labelward.errors import DataError, JobError
 from labelward.kernels.node_rows import NodeRows, depth_of, parent, sibling
 from labelward.kernels.split_search import CATEGORICAL
 from labelward.kernels.subset_sums import visit
@@ -46,10 +46,18 @@ class _Level(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """The sums of a column in a node: int64 [bins, k], and the bin at which the sums of each bin stand."""
+    """The sums of a column in a node.
+
+    Attributes:
+        values: int64 [bins, k].
+        cell_of: int32 [bins]: the bin at which the sums of each bin stand.
+        joined: whether those of rows without a value stand at bin 0.
+        categorical: whether bins are categories.
+    """
 
     values: Integers
     cell_of: NDArray[np.int32]
+    joined: bool
     categorical: bool
 
     def minus(self, other: _Sums) -> _Sums:
@@ -83,8 +91,10 @@ class BinReconstruction(Attack):
         row's bin is the same in all nodes and trees. Answers are those that hold in every assignment of rows to bins
         that gives the sums (:mod:`labelward.kernels.subset_sums`). Auxiliary knowledge: none.
 
-    Reads sums of boosted trees and of forests with candidates ``"global"`` or ``"all"``. Labels that a defense made
-    noisy are not in the view: trees whose sums do not fit the true labels are left out.
+    Rows that have the same labels and nodes in all trees cannot be told apart. Labels that a defense made noisy are not
+    in the view: trees whose sums do not fit the true labels are left out, so that nothing is found under label
+    differential privacy, though the active party knows its noise. Models that draw columns, and boosted models that
+    draw rows, are refused.
     """
 
     kind: ClassVar[str] = "bin-reconstruction"
@@ -93,10 +103,23 @@ class BinReconstruction(Attack):
     target: ClassVar[Literal["labels", "columns"]] = "columns"
     models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
 
-    pairs: Annotated[NonNegativeInt, Meta(description="Candidates up to which pairs of rows are searched.")] = 20_000
+    pairs: Annotated[NonNegativeInt, Meta(description="Candidates up to which pairs of rows are searched.")] = 2000
     triples: Annotated[NonNegativeInt, Meta(description="Candidates up to which triples of rows are searched.")] = 300
     subsets: Annotated[int, Meta(ge=0, le=40, description="Candidates up to which all subsets are searched.")] = 20
     sweeps: Annotated[NonNegativeInt, Meta(description="Most passes over all trees.")] = 30
+
+    def check_model(self, model: Mapping[str, Any]) -> None:
+        """Refuse other models, bins that differ between nodes or trees, and gradients that cannot be repeated."""
+        super().check_model(model)
+        rows = model["kind"] != "forest" and (model.get("sampling") == "goss" or model.get("row_fraction", 1.0) < 1.0)
+        for name, refused in (
+            ("candidates", model.get("candidates") == "node"),
+            ("feature_fraction", model.get("feature_fraction", 1.0) < 1.0),
+            ("sampling" if model.get("sampling") == "goss" else "row_fraction", rows),
+        ):
+            if refused:
+                reason = f"attack {self.kind!r} does not support {model[name]!r}"
+                raise JobError(reason, code="unsupported", field=f"[model] {name}", value=model[name])
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
@@ -123,10 +146,8 @@ class BinReconstruction(Attack):
         """Return float64 [rows]: the certain bins of a column; and the share that its splits make certain."""
         levels = column.levels
         bins = levels[0].target.shape[1]
-        filled = np.flatnonzero(levels[0].counts.any(axis=0))
-        cells = levels[0].cell_of[0].copy()
-        cells[-1] = bins - 1  # a column that has a value in each row of the first root has one in all
-        domains = _packed(np.tile(np.isin(cells, filled), (rows, 1)))
+        filled = [np.take_along_axis(each.counts > 0, each.cell_of.astype(np.int64), axis=1) for each in levels]
+        domains = _packed(np.tile(np.concatenate(filled).any(axis=0), (rows, 1)))
         for side in column.sides:
             domains[side.rows] &= _packed(side.bins[None])
         before = float((np.bitwise_count(domains).sum(axis=1) == 1).mean())
@@ -170,15 +191,14 @@ def _sums(view: View, peer: str) -> Iterator[dict[int, dict[int, _Sums]]]:
             continue
         message = described[part.tree, part.depth, part.columns]
         values = part.sums.unpack().astype(np.int64).reshape(len(part.columns), len(part.nodes), part.bins, -1)
-        starts = np.ones(values.shape[:3], np.bool_)
-        if message.starts:
-            bits = np.unpackbits(np.frombuffer(message.starts, np.uint8), bitorder="little")
-            starts = bits[: starts.size].astype(np.bool_).reshape(starts.shape)
+        starts = message.starts(len(part.nodes))
+        starts = np.ones(values.shape[:3], np.bool_) if starts is None else starts
         cells = np.maximum.accumulate(np.where(starts, np.arange(part.bins, dtype=np.int32), 0), axis=2)
         for at, (column, size) in enumerate(zip(part.columns, message.sizes, strict=True)):
             categorical = bool(message.kinds) and message.kinds[at] == CATEGORICAL
             for position, node in enumerate(part.nodes):
-                own = _Sums(values[at, position, :size], cells[at, position, :size].astype(np.int32), categorical)
+                cell_of, joined = cells[at, position, :size].astype(np.int32), not starts[at, position, 0]
+                own = _Sums(values[at, position, :size], cell_of, joined, categorical)
                 trees[part.tree][node][column] = own
     for tree in sorted(trees):
         nodes = dict(trees[tree])
@@ -227,18 +247,17 @@ def _read_tree(
             slot[nodes.rows(node)] = position
         totals = {node: values[nodes.rows(node)].sum(axis=0) for node in level}
         for column in sums[level[0]] if level else ():
-            every = np.stack([_with_missing(sums[node][column].values, totals[node]) for node in level])
-            count = np.ascontiguousarray(every[..., counted])
-            cells = np.array([[*sums[node][column].cell_of, every.shape[1] - 1] for node in level], np.int32)
-            hidden = (count[:, -1] == 0) & (cells != np.arange(every.shape[1])).any(axis=1)
-            cells[hidden, -1] = 0  # rows without a value may have been merged with the lowest bin
+            every = np.stack([_with_missing(sums[node][column], totals[node]) for node in level])
+            count, last = np.ascontiguousarray(every[..., counted]), every.shape[1] - 1
+            own_cells = [sums[node][column] for node in level]
+            cells = np.array([[*each.cell_of, 0 if each.joined else last] for each in own_cells], np.int32)
             found[column].levels.append(_Level(slot, keys, times, _hashed(every, factors), count, cells))
         for node in [node for node in spaces if depth_of(node) == depth and node in nodes]:
             rows = nodes.rows(node)
             left = spaces[node]
             if node in own and node in level:
                 hashed = {
-                    column: (each, _hashed(_with_missing(each.values, totals[node]), factors))
+                    column: (each, _hashed(_with_missing(each, totals[node]), factors))
                     for column, each in sums[node].items()
                 }
                 chosen = _chosen(hashed, keys[rows[left]].sum(dtype=np.uint64))
@@ -252,7 +271,7 @@ def _chosen(sums: dict[int, tuple[_Sums, Keys]], left: np.uint64) -> tuple[int, 
     """Return the column of a split and the bins that it sends left, bool [bins + 1], by their sum; None: ambiguous."""
     found = []
     for column, (own, hashed) in sums.items():
-        cells = np.append(own.cell_of, len(own.cell_of))
+        cells = np.append(own.cell_of, 0 if own.joined else len(own.cell_of))
         filled = np.flatnonzero(hashed[:-1])
         sets: list[NDArray[np.intp]] = []
         if own.categorical:
@@ -265,7 +284,7 @@ def _chosen(sums: dict[int, tuple[_Sums, Keys]], left: np.uint64) -> tuple[int, 
         for each in sets:
             inside = np.isin(cells, each)
             if not own.categorical and len(each):
-                inside[:-1] = cells[:-1] <= each[-1]
+                inside[:-1] = cells[:-1] <= each[-1]  # empty bins below a filled one, too
             total = hashed[each].sum(dtype=np.uint64)
             if total == left:
                 found.append((column, inside))
@@ -275,9 +294,13 @@ def _chosen(sums: dict[int, tuple[_Sums, Keys]], left: np.uint64) -> tuple[int, 
     return found[0] if len(found) == 1 else None
 
 
-def _with_missing(sums: Integers, total: Integers) -> Integers:
-    """Return int64 [bins + 1, k]: the sums of bins, and those of rows without a value."""
-    return np.concatenate([sums, (total - sums.sum(axis=0))[None]])
+def _with_missing(sums: _Sums, total: Integers) -> Integers:
+    """Return int64 [bins + 1, k]: the sums of bins, and those of rows without a value where these stand apart."""
+    found = np.concatenate([sums.values, (total - sums.values.sum(axis=0))[None]])
+    if sums.joined:
+        found[0] += found[-1]
+        found[-1] = 0
+    return found
 
 
 def _packed(bins: NDArray[np.bool_]) -> Keys:

@@ -83,10 +83,24 @@ def _visit(
     rest, left = target.copy(), count.copy()
     held, many = np.zeros((groups, bins), np.int64), np.zeros((groups, bins), np.int32)
     whole = np.zeros((groups, bins), np.uint64)
-    found = np.empty(bins, np.int64)
+    found, words = np.empty(bins, np.int64), domains.shape[1]
+    widest = np.zeros(words, np.uint64)
+    for row in range(len(slot)):
+        for word in range(words):
+            widest[word] |= domains[row, word]
+    anywhere, times_there, keys_there = (
+        np.zeros(groups, np.int32),
+        np.zeros(groups, np.int64),
+        np.zeros(groups, np.uint64),
+    )
     for row in range(len(slot)):
         group = slot[row]
         if group < 0:
+            continue
+        if _equal(domains[row], widest):  # most rows of a large table: added to all cells at once
+            anywhere[group] += 1
+            times_there[group] += times[row]
+            keys_there[group] += keys[row]
             continue
         cells = _cells(domains[row], cell_of[group], found)
         if not cells:
@@ -101,8 +115,18 @@ def _visit(
             whole[group, cell] += keys[row]
     action = np.zeros((groups, bins), np.int8)
     place = np.full((groups, bins), -1, np.int32)
+    acts = np.zeros(groups, np.bool_)
     total = 0
     for group in range(groups):
+        cells = _cells(widest, cell_of[group], found) if anywhere[group] else 0
+        for cell in found[:cells]:
+            if cells == 1:
+                rest[group, cell] -= keys_there[group]
+                left[group, cell] -= times_there[group]
+            else:
+                held[group, cell] += times_there[group]
+                many[group, cell] += anywhere[group]
+                whole[group, cell] += keys_there[group]
         for cell in range(bins):
             if left[group, cell] < 0 or left[group, cell] > held[group, cell]:
                 return -1
@@ -118,11 +142,12 @@ def _visit(
                     action[group, cell], place[group, cell] = _SEARCH, total
                     searched[group, cell] = many[group, cell]
                     total += many[group, cell]
+            acts[group] = acts[group] or action[group, cell] != _KEEP
     listed, filled = np.empty(total, np.int32), np.zeros((groups, bins), np.int32)
     changed = 0
     for row in range(len(slot)):
         group = slot[row]
-        if group < 0:
+        if group < 0 or not acts[group]:
             continue
         cells = _cells(domains[row], cell_of[group], found)
         if cells == 1:
@@ -151,20 +176,28 @@ def _visit(
 
 @jit
 def _cells(domain: Keys, cell_of: Slots, found: Integers) -> int:
-    """Write the cells in which a row may lie, each once; return their number."""
+    """Write the cells in which a row may lie, each once; return their number.
+
+    Cells are of adjacent bins, but for that of bin 0, which may include the last: that of rows without a value.
+    """
     cells = 0
     for word in range(len(domain)):
         bits = domain[word]
         while bits:
             cell = cell_of[64 * word + _lowest(bits)]
             bits &= bits - np.uint64(1)
-            known = False
-            for each in found[:cells]:
-                known = known or each == cell
-            if not known:
+            if not cells or (found[cells - 1] != cell and found[0] != cell):
                 found[cells] = cell
                 cells += 1
     return cells
+
+
+@jit
+def _equal(one: Keys, other: Keys) -> bool:
+    different = False
+    for word in range(len(one)):
+        different |= one[word] != other[word]
+    return not different
 
 
 @jit

@@ -20,9 +20,12 @@ Rows of a node are the party's training rows in ascending order; a :class:`RowMa
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, ClassVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from labelward.he.base import CipherBlock
 from labelward.messages.base import Array, CipherDigest, Message, Observation, Released, RowMask, exempt
@@ -125,11 +128,11 @@ class LevelHistograms(Message, frozen=True, tag="LevelSums"):
             has all cells here, as (columns, slots × bins), and nothing in ``cells`` and ``implied``.
         kinds: one byte for each of ``columns``: 0 ordered, 1 categorical, 2 predictions may only rise with it, 3 only
             fall; empty where all are ordered.
-        cells: which cells hold rows, as bits: by column, slot and bin, little-endian within a byte.
+        cells: which cells hold rows, as bits: by column, slot and bin, little-endian within a byte. Where bins were
+            summed together, as many bytes follow that mark the lowest bin of each such cell, at which its sums stand.
+            Bin 0 is not marked where its cell includes the rows without a value.
         implied: for each column and slot the bin that does not travel since it follows from the node's total, as
             uint16 (little-endian); 65535 for none.
-        starts: where bins were summed together, the lowest bin of each such cell, as bits like ``cells``; empty where
-            each bin is a cell.
     """
 
     tree: int
@@ -142,8 +145,16 @@ class LevelHistograms(Message, frozen=True, tag="LevelSums"):
     kinds: Annotated[bytes, exempt(_OWN_COLUMNS)] = b""
     cells: Annotated[bytes, exempt(_OWN_COLUMNS)] = b""
     implied: Annotated[bytes, exempt(_OWN_COLUMNS)] = b""
-    starts: Annotated[bytes, exempt(_OWN_COLUMNS)] = b""
-    later: ClassVar[tuple[str, ...]] = ("cells", "implied", "starts")
+    later: ClassVar[tuple[str, ...]] = ("cells", "implied")
+
+    def starts(self, slots: int) -> NDArray[np.bool_] | None:
+        """Return bool [columns, slots, bins]: the marks of the lowest bins; None where each bin is a cell."""
+        shape = (len(self.sizes), slots, max(self.sizes, default=1))
+        half = (math.prod(shape) + 7) // 8
+        if len(self.cells) != 2 * half:
+            return None
+        bits = np.unpackbits(np.frombuffer(self.cells[half:], np.uint8), bitorder="little")
+        return bits[: math.prod(shape)].astype(np.bool_).reshape(shape)
 
 
 class WinningSplits(Message, frozen=True, tag="ChosenSplits"):

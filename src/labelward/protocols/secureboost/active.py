@@ -499,6 +499,7 @@ class TreeGrower:
             max_bins=len(plan.values) if params.candidates == "all" else params.bins,
             parents=self._parents(peer),
             totals=np.stack([plan.values[self.rows.rows(node)].sum(axis=0) for node in nodes]),
+            whole={node: self.totals[node] for node in wanted},
             count=plan.finder.numbers.count,
         )
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Self
 
 import numpy as np
@@ -54,7 +55,7 @@ class HistogramBlock:
         sizes: int32 [columns]: number of bins of each column.
         kinds: int8 [columns]: 0 ordered, 1 categorical, 2 rising, 3 falling.
         starts: bool [columns, nodes, bins]: where bins were summed together, the lowest of each such cell, at which the
-            sums stand; None: each bin is a cell.
+            sums stand; None: each bin is a cell. Not bin 0 where its cell includes the rows without a value.
     """
 
     columns: Integers
@@ -98,6 +99,7 @@ class HistogramRequest:
         max_bins: of an ordered column.
         parents: the peer's histograms of the level above; None at its first level of the tree.
         totals: int64 [nodes, k] of all rows of ``nodes``.
+        whole: by node, int64 [k], of all rows of each wanted node.
         count: which of the k numbers counts rows.
     """
 
@@ -110,6 +112,7 @@ class HistogramRequest:
     max_bins: int
     parents: PartyHistograms | None
     totals: Integers
+    whole: Mapping[int, Integers]
     count: int
 
     @cached_property
@@ -153,8 +156,20 @@ def own_histograms(
     return PartyHistograms(nodes, tuple(blocks))
 
 
-def add_siblings(wanted: Sequence[int], summed: PartyHistograms, parents: PartyHistograms | None) -> PartyHistograms:
-    """Return the histograms of all wanted nodes: those that were summed, and their siblings by subtraction."""
+def add_siblings(
+    wanted: Sequence[int],
+    summed: PartyHistograms,
+    parents: PartyHistograms | None,
+    totals: Mapping[int, Integers] = MappingProxyType({}),
+) -> PartyHistograms:
+    """Return the histograms of all wanted nodes: those that were summed, and their siblings by subtraction.
+
+    Args:
+        wanted: nodes.
+        summed: histograms of some of them, or of their siblings.
+        parents: histograms of the level above.
+        totals: of all rows of each wanted node, where bins may have been merged.
+    """
     if summed.nodes == tuple(wanted):
         return summed
     if parents is None:
@@ -173,6 +188,9 @@ def add_siblings(wanted: Sequence[int], summed: PartyHistograms, parents: PartyH
                 if block.starts is not None:
                     of_parent = _merged(of_parent, block.starts[:, other])
                 np.subtract(of_parent, block.sums[:, other], out=sums[:, position])
+                if block.starts is not None:  # the parent may have had rows without a value apart
+                    joined = ~block.starts[:, other, 0]
+                    sums[joined, position, 0] += totals[node] - sums[joined, position].sum(axis=1)
         blocks.append(replace(block, sums=sums))
     return PartyHistograms(tuple(wanted), tuple(blocks))
 
@@ -237,13 +255,14 @@ class CellMask:
         """
         bins = max(sizes, default=1)
         shape = (len(sizes), slots, bins)
-        if len(cells) != _bitmap_bytes(shape):
+        if len(cells) != (len(sizes) * slots * bins + 7) // 8:
             reason = f"{len(cells)} bytes for the bitmap of {len(sizes)}·{slots}·{bins} cells"
             raise CodecError(reason, code="malformed", value=len(cells))
         if len(implied) != 2 * len(sizes) * slots:
             reason = f"{len(implied)} bytes for the implied bins of {len(sizes)} columns and {slots} nodes"
             raise CodecError(reason, code="malformed", value=len(implied))
-        filled = unpack_cells(cells, shape)
+        bits = np.unpackbits(np.frombuffer(cells, np.uint8), bitorder="little")
+        filled = bits[: len(sizes) * slots * bins].astype(np.bool_).reshape(shape)
         if (filled & (np.arange(bins) >= np.array(sizes, dtype=np.int64)[:, None, None])).any():
             raise CodecError("a cell has rows in a bin that its column does not have", code="peer-message")
         left_out = np.frombuffer(implied, "<u2").astype(np.int64).reshape(shape[:2])
@@ -328,16 +347,16 @@ def receive_histograms(ctx: Context, request: HistogramRequest, private: Private
             are checked before anything is unpacked, so that a few bytes never become many.
     """
     received = list(_receive(ctx, request, private))
-    columns = [column for message, _ in received for column in message.columns]
+    columns = [column for message, *_ in received for column in message.columns]
     if sorted(columns) != list(range(len(columns if request.described is None else request.described))):
         raise request.error("sent sums that leave out columns or repeat them", 0)
     sizes, kinds = np.ones(len(columns), dtype=np.int32), np.zeros(len(columns), dtype=np.int8)
     sums_of: dict[int, Integers] = {}
     starts_of: dict[int, NDArray[np.bool_]] = {}
-    for message, part in received:
+    for message, part, starts in received:
         at = list(message.columns)
-        if message.starts:
-            starts_of.update(zip(at, _starts(request, message), strict=True))
+        if starts is not None:
+            starts_of.update(zip(at, starts, strict=True))
         sizes[at] = message.sizes
         if message.kinds:
             kinds[at] = np.frombuffer(message.kinds, dtype=np.int8)
@@ -345,7 +364,7 @@ def receive_histograms(ctx: Context, request: HistogramRequest, private: Private
     if starts_of and len(starts_of) != len(columns):
         raise request.error("merged bins of some columns only", 0)
     blocks = tuple(_block(each, sums_of, sizes, kinds, starts_of) for each in group_by_width(sizes))
-    return add_siblings(request.wanted, PartyHistograms(request.nodes, blocks), request.parents)
+    return add_siblings(request.wanted, PartyHistograms(request.nodes, blocks), request.parents, request.whole)
 
 
 def _block(
@@ -369,40 +388,17 @@ def _block(
     return HistogramBlock(columns, sums, own, kinds[columns], starts)
 
 
-def _starts(request: HistogramRequest, message: LevelHistograms) -> NDArray[np.bool_]:
-    """Return bool [columns, nodes, bins]: the lowest bins of the message's cells; bin 0 is one, and so is every filled
-    bin."""
-    shape = (len(message.sizes), len(request.nodes), max(message.sizes))
-    step = (request.tree, request.depth, message.part)
-    with_starts = unpack_cells(message.starts, shape) if len(message.starts) == _bitmap_bytes(shape) else None
-    filled = unpack_cells(message.cells, shape)
-    if with_starts is None or not with_starts[..., 0].all() or (filled & ~with_starts).any():
-        raise PeerError(
-            request.peer, "sent sums of bins that start no cell", message="LevelSums", step=step, code="peer-message"
-        )
-    return with_starts
-
-
 def pack_starts(cells: NDArray[np.int32], sizes: tuple[int, ...]) -> bytes:
-    """Return the lowest bins of cells, int32 [nodes, columns, bins], as bits by column, node and bin."""
-    bins = np.arange(cells.shape[2])
-    starts = (cells == bins) & (bins < np.array(sizes)[:, None])
+    """Return the lowest bins of cells, int32 [nodes, columns, bins + 1], as bits by column, node and bin."""
+    joined, bins = cells[..., -1] == 0, np.arange(max(sizes))
+    starts = (cells[..., : len(bins)] == bins) & (bins < np.array(sizes)[:, None])
+    starts[joined, 0] = False
     return np.packbits(starts.transpose(1, 0, 2).reshape(-1), bitorder="little").tobytes()
-
-
-def unpack_cells(bits: bytes, shape: tuple[int, int, int]) -> NDArray[np.bool_]:
-    """Return bool [columns, nodes, bins] of packed bits (row-major, little-endian within a byte)."""
-    flat = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[: int(np.prod(shape))]
-    return flat.astype(np.bool_).reshape(shape)
-
-
-def _bitmap_bytes(shape: tuple[int, int, int]) -> int:
-    return (int(np.prod(shape)) + 7) // 8
 
 
 def _receive(
     ctx: Context, request: HistogramRequest, private: PrivateKey
-) -> Iterator[tuple[LevelHistograms, Integers]]:
+) -> Iterator[tuple[LevelHistograms, Integers, NDArray[np.bool_] | None]]:
     part, total, columns_so_far = 0, 1, 0
     while part < total:
         step = (request.tree, request.depth, part)
@@ -414,7 +410,14 @@ def _receive(
             reason = f"sent sums of {columns_so_far} columns, which are more than it can have"
             raise request.error(reason, part, columns_so_far)
         with ctx.blaming(request.peer, "LevelSums", step):
-            mask = CellMask.unpack(message.cells, message.implied, message.sizes, len(request.nodes))
+            half = (len(message.sizes) * len(request.nodes) * max(message.sizes, default=1) + 7) // 8
+            merged = len(message.cells) == 2 * half > 0
+            starts, cells = (
+                (message.starts(len(request.nodes)), message.cells[:half]) if merged else (None, message.cells)
+            )
+            mask = CellMask.unpack(cells, message.implied, message.sizes, len(request.nodes))
+            if starts is not None and (mask.cells & ~starts)[..., 1:].any():
+                raise CodecError("sums stand at a bin that starts no cell", code="peer-message")
             sealed = _sealed(request, message, part, len(mask.sent))
             with ctx.phase("decrypt"):
                 values = private.decrypt(sealed)[0]
@@ -424,7 +427,7 @@ def _receive(
         ctx.observe(
             DecryptedSums(request.tree, request.depth, request.peer, request.nodes, message.columns, bins, flat)
         )
-        yield message, sums
+        yield message, sums, starts
         part += 1
 
 

@@ -46,7 +46,7 @@ from labelward.protocols.secureboost.column_binner import ColumnBinner, LevelBin
 from labelward.protocols.secureboost.histogram_message import CellMask, pack_starts, split_into_messages
 from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import TreeModel
-from labelward.protocols.secureboost.policy_hooks import release_own_sides
+from labelward.protocols.secureboost.policy_hooks import merged_bins, merges_bins, release_own_sides
 from labelward.protocols.secureboost.row_blocks import IncomingRows
 from labelward.protocols.secureboost.share import Records
 
@@ -185,6 +185,7 @@ class _Training:
     ) -> None:
         self.ctx, self.binner, self.x, self.public, self.ledger = ctx, binner, columns.x, public, ledger
         self.training, self.grown, self.forest = training, grown, binner.params.kind == "forest"
+        self.merges = merges_bins(ctx)
         self.forest_rows = IncomingRows(ctx, public, EncryptedForestRows, None, training)
 
     def grow(self, start: TreeStart, number: int) -> int:
@@ -260,9 +261,10 @@ class _Training:
             # Logical sums count every cell: a protocol without packing leaves none out.
             self.public.counts.add({"logical_sums": (mask.cells.size - len(mask.sent)) * sums.layout.logical})
             kinds = bins.kinds[columns].tobytes() if bins.kinds[columns].any() else b""
-            starts = b"" if cells is None else pack_starts(cells[:, columns, : max(sizes)], sizes)
-            packed = (*mask.packed(), starts)
-            message = LevelHistograms(*step, part, len(messages), tuple(columns), sizes, sealed, kinds, *packed)
+            filled, implied = mask.packed()
+            if cells is not None:
+                filled += pack_starts(cells[:, columns], sizes)
+            message = LevelHistograms(*step, part, len(messages), tuple(columns), sizes, sealed, kinds, filled, implied)
             ctx.send(ctx.active, message, (*step, part))
         return True
 
@@ -273,7 +275,7 @@ class _Training:
 
         A node whose parent was not summed takes the cells of the closest ancestor that was.
         """
-        if not self.ctx.policies.at("before_histograms"):
+        if not self.merges:
             return None
         width = int(bins.sizes.max())
         cells = np.tile(np.arange(width + 1, dtype=np.int32), (len(nodes), len(bins.sizes), 1))
@@ -283,7 +285,7 @@ class _Training:
             if node >= 0:
                 cells[position] = tree.cells[node]
         rows, beside = (count_bins(bins.codes, each, len(nodes), width) for each in (slot, other))
-        merged = self.ctx.policies.before_histograms(BinCounts(rows=rows, sibling=beside, cells=cells))
+        merged = merged_bins(self.ctx, BinCounts(rows=rows, sibling=beside, cells=cells))
         for position, node in enumerate(nodes):
             column = tree.split_by.get(parent(node), -1)
             if column >= 0 and above[position] == parent(node):

@@ -20,6 +20,7 @@ from labelward.party.noise_record import refuse_redraw
 from labelward.policy.base import (
     PASSIVE_TREE_POINTS,
     TREE_POINTS,
+    BinCounts,
     CandidateSplits,
     FinishedTree,
     KnownInstanceSpaces,
@@ -53,6 +54,16 @@ def check_policies(ctx: Context, setup: PolicyContext) -> None:
 def release_own_sides(ctx: Context, splits: tuple[NodeSplit, ...]) -> Released[tuple[NodeSplit, ...]]:
     """Return which rows a party's own splits send left, as they may travel."""
     return ctx.policies.release_own_sides(splits)
+
+
+def merges_bins(ctx: Context) -> bool:
+    """Return whether a passive party's policies decide which bins are summed together."""
+    return bool(ctx.policies.at("before_histograms"))
+
+
+def merged_bins(ctx: Context, counts: BinCounts) -> NDArray[np.int32]:
+    """Return which bins a passive party sums together: int32 [nodes, columns, bins + 1]."""
+    return ctx.policies.before_histograms(counts)
 
 
 def release_paths(ctx: Context, rows: tuple[RowMask, ...]) -> Released[tuple[RowMask, ...]]:
