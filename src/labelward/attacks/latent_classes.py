@@ -125,7 +125,8 @@ def fit_classes(
         if value - before < _GAIN:
             break
         before = value
-    return member.argmax(axis=1)[graph.group]
+    values: NDArray[np.int64] = member.argmax(axis=1)[graph.group]
+    return values
 
 
 def _normal(points: Floats, mass: Floats, full: bool) -> Floats:
