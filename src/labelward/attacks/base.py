@@ -188,7 +188,7 @@ class Attack(Parameters, ABC):
 
     Attributes:
         kind: the name in a job file.
-        primary: the metric that ranks its guesses.
+        primary: the metric that its source judges it by; reports compare attacks in V-measure.
         metrics: metrics of its own, which :meth:`score` computes; their names are not among those of
             :data:`labelward.metrics.registry.METRICS`.
         reads_view: whether it reads anything of the view but the number of rows.
