@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from labelward.federation.splitnn_adapter import SplitNetAdapter
 from sklearn import datasets
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, ColumnGuess
@@ -18,6 +17,7 @@ from labelward.auditing.audit import audit
 from labelward.errors import DataError
 from labelward.job import Job, parse_job
 from labelward.party.view import View
+from labelward.protocols.splitnn.family import SplitNetFamily
 from labelward.runs.schema import read_rows
 from refusals import refused
 from shared_starts import shared_starts
@@ -62,11 +62,12 @@ def test_all_cells_follow_from_a_shared_start_and_none_from_a_private_one(
     with shared_starts() if shared else nullcontext():
         audit(job(width), tmp_path, explained=False)
     (leakage,) = found(list(read_rows(tmp_path)))
-    if width == 8 and shared:  # the largest number that is tried; not every row is inverted
+    if width == 8 and shared:  # some rows have several inverses, and of some none is found
         assert 0.3 < leakage["recovered"] <= 1.0
+        assert leakage["wrong"] < 0.1
     else:
         assert leakage["recovered"] == (1.0 if shared and width < 8 else 0.0)
-    assert leakage["wrong"] == 0.0
+        assert leakage["wrong"] == 0.0
     assert leakage["target"] == "columns"
     assert leakage["without_view"]["recovered"] == 0.0
 
@@ -121,7 +122,7 @@ def stored() -> tuple[View, AttackerData, np.ndarray]:
         labels=table.target.to_numpy(float)[train],
     )
     others = [column for column in COLUMNS if column not in view.header.columns]
-    return view, SplitNetAdapter().own(view, own, STORED), table.data[others].to_numpy(float)[train]
+    return view, SplitNetFamily().own(view, own, STORED), table.data[others].to_numpy(float)[train]
 
 
 def attack(view: View, own: AttackerData, **params: Any) -> ColumnGuess:

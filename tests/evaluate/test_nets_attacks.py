@@ -162,7 +162,7 @@ def test_the_file_of_known_labels_says_how_many_there_are(
 @pytest.mark.parametrize("kind", ["passive-completion", "active-completion", "direct"])
 def test_the_active_party_s_view_is_refused(nets: Finished, tmp_path: Path, kind: str) -> None:
     ended = attack_by_hand(nets[0], tmp_path, "active", kind, [])
-    refused_with(ended, [f"{kind} reads the view of a passive party, but 'active' is the active party"])
+    refused_with(ended, [f"attack '{kind}': reads views of passive"])
     assert not (tmp_path / "guess.parquet").exists()
 
 
