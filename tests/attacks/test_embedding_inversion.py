@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from labelward.federation.splitnn_adapter import SplitNetAdapter
 from sklearn import datasets
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, ColumnGuess
@@ -18,6 +17,7 @@ from labelward.auditing.audit import audit
 from labelward.errors import DataError
 from labelward.job import Job, parse_job
 from labelward.party.view import View
+from labelward.protocols.splitnn.family import SplitNetFamily
 from labelward.runs.schema import read_rows
 from refusals import refused
 from shared_starts import shared_starts
@@ -122,7 +122,7 @@ def stored() -> tuple[View, AttackerData, np.ndarray]:
         labels=table.target.to_numpy(float)[train],
     )
     others = [column for column in COLUMNS if column not in view.header.columns]
-    return view, SplitNetAdapter().own(view, own, STORED), table.data[others].to_numpy(float)[train]
+    return view, SplitNetFamily().own(view, own, STORED), table.data[others].to_numpy(float)[train]
 
 
 def attack(view: View, own: AttackerData, **params: Any) -> ColumnGuess:
