@@ -42,8 +42,9 @@ STANDING = "split-posterior"
 
 
 def fitting_attacks(model: str) -> list[str]:
-    """Return the kinds of attacks that apply to views of a kind of model, other than the one of every audit.
+    """Return the kinds of attacks on labels that apply to views of a kind of model, but for the one of every audit.
 
     The strongest attack differs from table to table, so all of them are run; an attack without the view is one of them.
     """
-    return [kind for kind, each in ATTACKS.classes().items() if kind != STANDING and model in (each.models or (model,))]
+    on_labels = {kind: each for kind, each in ATTACKS.classes().items() if each.target == "labels" and kind != STANDING}
+    return [kind for kind, each in on_labels.items() if model in (each.models or (model,))]
