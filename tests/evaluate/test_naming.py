@@ -116,8 +116,12 @@ def test_chance_is_the_mean_over_permutations(known):
 
 def test_without_known_rows_there_is_no_accuracy():
     guess, truth = np.array([0, 1, 1]), np.array([0, 1, 0])
-    assert set(score_clusters(guess, truth)) == set(cluster_chance(guess, truth)) == {"v_measure", "ari"}
-    names = {"v_measure", "ari", "accuracy", "accuracy_majority"}
+    assert (
+        set(score_clusters(guess, truth))
+        == set(cluster_chance(guess, truth))
+        == {"v_measure", "ari", "matched_accuracy"}
+    )
+    names = {"v_measure", "ari", "matched_accuracy", "accuracy", "accuracy_majority"}
     assert (
         set(score_clusters(guess, truth, known_per_cluster=1))
         == set(cluster_chance(guess, truth, known_per_cluster=1))

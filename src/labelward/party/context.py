@@ -67,7 +67,8 @@ class Context:
         checkpoints: storage of the party's state; None: not stored.
 
     Attributes:
-        exchanges: with the coordinator, or as the coordinator with each peer, since the training began (:meth:`link`).
+        active: the party that coordinates; with one label holder, the active party.
+        role: of this party.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Context:
         checkpoints: Checkpoints | None = None,
     ) -> None:
         self.party, self.topology = transport.party, topology
+        self.active, self.role = topology.coordinator, topology.assigned[transport.party]
         self.peers = topology.peers(self.party)
         self._sends = {peer: topology.messages(self.party, peer) for peer in self.peers}
         self._accepts = {peer: topology.messages(peer, self.party) for peer in self.peers}
@@ -97,7 +99,8 @@ class Context:
         self.meter = Meter()
         self.transcript = transcript
         self.checkpoints = checkpoints or Checkpoints(None)
-        self.exchanges: dict[str, Exchange] = {}
+        self._exchanges: dict[str, Exchange] = {}
+        self._frames: dict[str, list[tuple[bytes, bool]]] = {}  # that the exchanges do not have yet
         self._linked: dict[str, tuple[int, Exchange]] = {}
         self._transport, self._timeout, self._digests = transport, timeout, digests
         self._waiting: dict[tuple[str, str, Step], Message] = {}
@@ -105,14 +108,13 @@ class Context:
         self._failed = False
 
     @property
-    def active(self) -> str:
-        """The party that coordinates; in a protocol with one label holder, the active party."""
-        return self.topology.coordinator
-
-    @property
-    def role(self) -> str:
-        """This party's role."""
-        return self.topology.assigned[self.party]
+    def exchanges(self) -> dict[str, Exchange]:
+        """With the coordinator, or as the coordinator with each peer, since the training began (:meth:`link`)."""
+        for peer, frames in self._frames.items():
+            for frame, outward in frames:
+                self._exchanges[peer] = self._exchanges[peer].extended(frame, outward=outward)
+            frames.clear()
+        return self._exchanges
 
     def send(self, peer: str, message: Message, step: Step) -> None:
         """Encode, record, count and send.
@@ -204,7 +206,7 @@ class Context:
 
     def link(self, peer: str, exchange: Exchange, number: int) -> None:
         """Begin or resume the exchange with a peer; ``number``: of the peer's checkpoint at this point."""
-        self.exchanges[peer], self._linked[peer] = exchange, (number, exchange)
+        self._exchanges[peer], self._linked[peer], self._frames[peer] = exchange, (number, exchange), []
         self.transcript.append("linked", peer, self.active, (number,), msgspec.msgpack.encode(exchange))
 
     @contextlib.contextmanager
@@ -244,8 +246,8 @@ class Context:
 
     def _extend(self, peer: str, message: Message, frame: bytes, *, sent: bool) -> None:
         """Add a frame, given by its SHA-256, to the exchange with a peer."""
-        if peer in self.exchanges and not message.evidence:
-            self.exchanges[peer] = self.exchanges[peer].extended(frame, outward=sent == (self.party == self.active))
+        if peer in self._frames and not message.evidence:
+            self._frames[peer].append((frame, sent == (self.party == self.active)))
 
     def _receive_one(self, peer: str, name: str, step: Step, until: float) -> None:
         if peer in self._left:
