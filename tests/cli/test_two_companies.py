@@ -73,12 +73,13 @@ def test_the_network_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_difference_is_seen(tmp_path: Path) -> None:
-    """Shares that differ in more than the model's identifier have other digests."""
+    """Shares that differ in more than the model's identifier and the evidence have other digests."""
     digests = []
     for number, (model, weight) in enumerate((("a", 1.0), ("b", 1.0), ("b", 2.0))):
         folder = tmp_path / str(number) / "model"
         folder.mkdir(parents=True)
-        (folder / "share.json").write_text(json.dumps({"share": {"model": model, "weights": [weight]}}))
+        content = {"model": model, "evidence": {"exchange": model}, "weights": [weight]}
+        (folder / "share.json").write_text(json.dumps({"share": content}))
         digests.append(proof.share(folder.parent))
     assert digests[0] == digests[1] != digests[2]
 

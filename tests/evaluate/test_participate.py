@@ -479,7 +479,8 @@ def test_the_page_says_what_protected_the_run(company: Path) -> None:
 # -- noise that is drawn once ------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_lost_its_noise_is_refused_and_one_that_starts_over_pays_for_both(company: Path) -> None:
+@pytest.mark.parametrize("how", ["purged", "deleted"])
+def test_a_run_that_lost_its_noise_is_refused_and_one_that_starts_over_pays_for_both(company: Path, how: str) -> None:
     """Checkpoints purged, or deleted by hand with the party's folder; the record lies beside the private seed."""
     job = company / "bank.toml"
     job.write_text(job.read_text().replace('kind = "id-lmid"\nxi = 0.5', 'kind = "randomized-response"\nepsilon = 1.0'))
@@ -496,10 +497,15 @@ def test_a_run_that_lost_its_noise_is_refused_and_one_that_starts_over_pays_for_
     out, record = company / "run-bank", company / "run-bank" / NOISE_FILE
     (draw,) = read_draws(record)
     assert (draw.defense, draw.epsilon, draw.superseded) == ("randomized-response", 1.0, False)
-    purge_targets(find_purgeable(out, ("checkpoint",)))
-    for lose in (lambda: None, lambda: shutil.rmtree(out / "bank")):
-        lose()
-        raised = run(Meeting())["bank"]
+    if how == "purged":
+        purge_targets(find_purgeable(out, ("checkpoint",)))
+    else:
+        shutil.rmtree(out / "bank")
+    raised = run(Meeting())["bank"]  # the greeting: the others have progress
+    assert isinstance(raised, HandshakeError)
+    assert (raised.code, raised.value) == ("disagreement", {"bank": 0, "telco": 2, "shop": 2})
+    for restart in (True, True, False):  # all begin anew, so only the record is left to refuse a second draw
+        raised = run(Meeting(), restart=restart)["bank"]
         assert isinstance(raised, PolicyError)
         assert (raised.code, raised.field, raised.value) == ("cannot-act", str(record), "randomized-response")
         assert read_draws(record) == (draw,)

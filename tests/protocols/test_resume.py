@@ -424,14 +424,25 @@ def test_noise_whose_checkpoints_are_gone_is_not_drawn_again(tmp_path: Path, how
         shutil.rmtree(folder)
     if how == "all but the record":
         shutil.rmtree(tmp_path / "active" / "view")
-    for _ in range(2):
-        with refused_about("--force", PolicyError, "cannot-act", field=str(record), value="noisy"):
+    known = read_draws(record)
+    for _ in range(2):  # the others have progress: nothing begins, whatever the defense
+        with refused(HandshakeError, "disagreement", value={"active": 0, "left": 1, "right": 1}):
             run.attempt()
+    run.restart()
+    for _ in range(2):
+        with refused(PolicyError, "cannot-act", field=str(record), value="noisy"):
+            run.attempt()
+    assert read_draws(record) == known
     if how == "purged":  # as in a folder of a version without such records
         record.unlink()
         with refused_about("purged", PolicyError, "cannot-act", field=str(folder), value="noisy"):
             run.attempt()
     assert len(drawn) == 1
+    if how != "purged":  # as --force does
+        supersede_draws(record)
+        run.finish()
+        assert len(drawn) == 2
+        assert [each.superseded for each in read_draws(record)] == [True, False]
 
 
 def test_noise_that_no_message_carried_may_be_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

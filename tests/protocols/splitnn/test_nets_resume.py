@@ -183,9 +183,14 @@ def test_a_key_of_noise_whose_checkpoints_are_gone_is_not_drawn_again(tmp_path: 
     (draw,) = read_draws(record)
     assert (draw.epsilon, draw.delta) == (2.0, 1e-5)
     shutil.rmtree(tmp_path / "bank" / "checkpoint")
+    with refused(HandshakeError, "disagreement", value={"bank": 0, "telco": 1}):
+        attempt(net, tmp_path)
+    for party in net.parts:
+        Checkpoints(tmp_path / party / "checkpoint", run={"run": "1"}).restart()
     for _ in range(2):
-        with refused_about("--force", PolicyError, "cannot-act", field=str(record), value="noisy-gradients"):
+        with refused(PolicyError, "cannot-act", field=str(record), value="noisy-gradients"):
             attempt(net, tmp_path)
+    assert read_draws(record) == (draw,)
     supersede_draws(record)
     ended = attempt(net, tmp_path)
     assert ended is not None
