@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from labelward.federation.adapter import attacker_data
 
 import fixed_seeds  # noqa: F401  (so that every run splits the rows alike)
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.bin_reconstruction import BinReconstruction, _sums
 from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import DataError, JobError, PolicyError
-from labelward.federation.components import check_job, make_engine, model_adapter, with_defaults
+from labelward.federation.components import check_job, make_engine, model_family, with_defaults
 from labelward.federation.simulation import SimulationResult, simulate_job
 from labelward.job import Job, parse_job
 from labelward.leakage.column_scores import score_columns, true_cells
 from labelward.party.view import View
+from labelward.protocols.family import attacker_data
 
 JOB: dict[str, Any] = {
     "data": {"table": "breast_cancer"},
@@ -43,7 +43,7 @@ class _Run:
     def own(self) -> AttackerData:
         found = attacker_data(self.data.parties[0])
         found = dataclasses.replace(found, labels=self.data.train_values, weights=self.data.train_weights)
-        return model_adapter(self.job.model).own(self.view(), found, self.folder / "active" / "model")
+        return model_family(self.job.model).own(self.view(), found, self.folder / "active" / "model")
 
     def score(self, **params: Any) -> dict[str, Any]:
         attack, rng = BinReconstruction(**params), np.random.default_rng(1)
@@ -92,7 +92,7 @@ def test_without_sums_or_with_other_labels_nothing_is_known(run: Callable[..., _
     attack, aux, rng = BinReconstruction(), AuxiliaryKnowledge(classes=2), np.random.default_rng(1)
     assert attack(ran.view().without_records(), ran.own(), aux, rng=rng).cells == {}
     flipped = dataclasses.replace(ran.own(), labels=1 - ran.data.train_values)
-    flipped = model_adapter(ran.job.model).own(ran.view(), flipped, ran.folder / "active" / "model")
+    flipped = model_family(ran.job.model).own(ran.view(), flipped, ran.folder / "active" / "model")
     assert attack(ran.view(), flipped, aux, rng=rng).cells == {}
     own = dataclasses.replace(ran.own(), features=np.zeros((3, 1)))
     with pytest.raises(DataError) as caught:

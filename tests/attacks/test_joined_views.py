@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from labelward.federation.tree_adapter import TreeAdapter
 from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
@@ -22,6 +21,7 @@ from labelward.metrics.information import leakage_bounds
 from labelward.party.joined_view import JoinedView
 from labelward.party.view import View
 from labelward.policy.base import Policy, Schedule
+from labelward.protocols.secureboost.family import TreeFamily
 from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
 from labelward.testing.attacks import planted_view
 from labelward.testing.label_attacks import gradient_view, gradients_of
@@ -73,7 +73,7 @@ def test_two_parties_know_what_one_with_the_columns_of_both_would(
         placed = expected >= 0
         np.testing.assert_array_equal(leaves[placed], expected[placed])
         assert placed.all() or params.kind == "forest" or params.row_fraction < 1
-    joint = TreeAdapter(params).seen_by_passive(view, own, labels).joint_information
+    joint = TreeFamily(params).visibility(view, own, labels).joint_information
     assert joint is not None
     for party in ("left", "right"):
         mine = observed_leaves(run.views[party], own_of(party, parts[party]))

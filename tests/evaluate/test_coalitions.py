@@ -134,11 +134,13 @@ MODELS: dict[str, dict[str, Any]] = {
     "sum": {"kind": "splitnn", "epochs": 1, "top": False, "bottom": "linear"},
     "top": {"kind": "splitnn", "epochs": 1, "width": 4},
 }
+HOLDERS: dict[str, dict[str, Any]] = {"holders": {"kind": "pivodl", "trees": 2, "depth": 3}}
+"""Models without coalitions: several parties may hold labels."""
 
 
 def entries(model: str) -> dict[str, dict[str, Any]]:
     """Return for each registered attack that reads views of a model an entry of a job, quick where it can be."""
-    chosen = dict(MODELS[model])
+    chosen = dict((MODELS | HOLDERS)[model])
     model_kind = chosen.pop("kind")
     complete = {"kind": model_kind, **MODEL_CLASSES.make(model_kind, chosen).parameters()}
     found = {}
@@ -153,7 +155,7 @@ def entries(model: str) -> dict[str, dict[str, Any]]:
 
 
 def test_every_registered_attack_reads_views_of_some_model_here() -> None:
-    assert set(ATTACKS.classes()) == {kind for model in MODELS for kind in entries(model)}
+    assert set(ATTACKS.classes()) == {kind for model in MODELS | HOLDERS for kind in entries(model)}
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -178,6 +180,19 @@ def test_every_registered_attack_reads_a_joined_view_or_says_why_not(
         if row.party == TOGETHER:
             assert row.leakage is not None
             assert row.leakage["primary"] in row.leakage
+
+
+@pytest.mark.parametrize("model", HOLDERS)
+def test_no_coalition_is_of_parties_that_may_hold_labels(job: Callable[..., Job], model: str) -> None:
+    """Whatever the attack; those that read no other model say so themselves."""
+    sections, members = {"model": HOLDERS[model], "defense": None}, ("telco", "shop")
+    for kind, entry in entries(model).items():
+        made = ATTACKS.make(kind, {name: value for name, value in entry.items() if name != "kind"})
+        assert made.alone or not {*made.models} & {HOLDERS[model]["kind"]}
+        with refused(JobError, "unsupported", field="[[attack]] 1: collude", value=members):
+            with_defaults(job(**sections, attack=[{**entry, "collude": [*members]}]))
+    with refused(JobError, "unsupported", field="[leakage] collude", value=members):
+        with_defaults(job(**sections, leakage={"collude": [*members]}))
 
 
 def test_a_stored_coalition_is_attacked_as_in_the_audit(

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from labelward.attacks import ATTACKS, STANDING
+from labelward.attacks.base import ColumnGuess
+from labelward.data import PartyDataset
+from labelward.leakage.column_scores import score_columns
 from labelward.metrics.leakage import cluster_chance, permutation_chance, score_clusters, score_labels
 from labelward.metrics.registry import CHANCE_LEVELS, METRICS, Metric, find_metric
 from labelward.metrics.utility import class_scores, regression_scores
@@ -23,11 +26,15 @@ def hits(guess: np.ndarray, truth: np.ndarray) -> dict[str, float]:
 
 def test_all_computed_metrics_are_listed() -> None:
     scores = np.eye(6)[GUESS]
+    table, empty = TRUTH[:, None].astype(float), np.empty((0, 1))
+    telco = PartyDataset(name="telco", columns=("a",), train=table, validation=empty, test=empty)
+    columns = score_columns(ColumnGuess(cells={"telco": GUESS[:, None] * 1.0}, kind="values"), [telco], {})
     computed = {
         *score_clusters(GUESS, TRUTH, TRUTH.astype(float), known_per_cluster=1),
         *score_labels(GUESS, TRUTH, scores, classes=6),
         *class_scores(scores, scores, TRUTH),
         *regression_scores(TRUTH + 1.0, TRUTH + 2.0, power=1.5),
+        *(columns.keys() - {"chance"}),
     }
     assert computed <= METRICS.keys()
     assert METRICS.keys() - computed == {"loss", "error"}  # of early stopping

@@ -29,6 +29,11 @@ class NodeSums(Attack):
     primary: ClassVar[str] = "auc"
     models: ClassVar[tuple[str, ...]] = ("pivodl",)
 
+    @property
+    def alone(self) -> str:
+        """See :attr:`Attack.alone`."""
+        return "a coalition of parties with labels of their own is not supported"
+
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
     ) -> LabelGuess:

@@ -457,7 +457,7 @@ class _Audit:
                     )
                 )
         for party, attacked in guesses.items():
-            figures = at.privacy(run.views[party], [each for _, each in attacked], run.variant)
+            figures = at.privacy(run.view(party), [each for _, each in attacked], run.variant)
             for (attack, _), of_attack in zip(attacked, figures, strict=True):
                 leakages[party, attack].update(of_attack)
         common: dict[str, Any] = {"utility": worth, "cost": run.ended.cost, "versions": versions}

@@ -13,6 +13,7 @@ and Wang 2018). Not in the paper.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -21,7 +22,7 @@ from msgspec import Meta
 
 from labelward.errors import PolicyError
 from labelward.parameters import PositiveFloat
-from labelward.policy.base import Policy, PolicyContext
+from labelward.policy.base import BudgetScope, Policy, PolicyContext
 from labelward.policy.holder_points import HolderSums, Integers
 from labelward.privacy.gaussian import ratio_for
 from labelward.privacy.noise import KEY_BYTES, KeyedDraws
@@ -37,6 +38,13 @@ class LabelDPSums(Policy):
     epsilon: Annotated[PositiveFloat, Meta(description="Privacy budget of one label over the whole training.")]
     delta: Annotated[float, Meta(gt=0, lt=1, description="Delta that belongs to epsilon; well below 1 / rows.")] = 1e-5
     _run: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
+        """Epsilon bounds what one other party learns of each label over the whole training."""
+        excludes = "parties that join their views, labels of test rows, and other trainings on the same labels"
+        covers = "per training label against one other party over the whole training"
+        return {"epsilon": BudgetScope(covers=covers, excludes=excludes)}
 
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key, and compute the deviation of this holder's part of the noise."""

@@ -16,6 +16,7 @@ to later trees. It is no guarantee for labels.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -24,7 +25,7 @@ from msgspec import Meta
 
 from labelward.errors import PolicyError
 from labelward.parameters import PositiveFloat
-from labelward.policy.base import Policy, PolicyContext
+from labelward.policy.base import BudgetScope, Policy, PolicyContext
 from labelward.policy.holder_points import Floats, LeafRelease
 from labelward.privacy.gaussian import composed, epsilon_of
 from labelward.privacy.noise import KEY_BYTES, KeyedDraws, on_grid
@@ -42,6 +43,15 @@ class PartialDP(Policy):
     clip: Annotated[PositiveFloat, Meta(description="Maximum absolute leaf weight, before the learning rate.")] = 2.0
     constant: Annotated[PositiveFloat, Meta(description="Constant c of the noise's formula.")] = 1.0
     _run: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
+        """Epsilon is the paper's, of the leaf weights that owners of splits are told; no guarantee for labels."""
+        excludes = (
+            "the sums of nodes, which all parties are told, the leaf weights that follow from these, and parties that "
+            "join their views"
+        )
+        return {"epsilon": BudgetScope(covers="for leaf weights told to owners of splits", excludes=excludes)}
 
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key of the noise."""

@@ -18,6 +18,7 @@ from labelward.he import ENGINES, Engine, NullEngine, check_engine, engine, engi
 from labelward.job import ComponentSpec, EncryptionSection, Job, Variant
 from labelward.parameters import documented_fields
 from labelward.party.joined_view import coalition_name
+from labelward.party.roles import PASSIVE
 from labelward.policy.base import Policy
 from labelward.protocols.family import ModelFamily
 from labelward.registry import Registry
@@ -283,6 +284,9 @@ def _coalition(job: Job, wanted: Any, place: str) -> tuple[str, ...]:
     for name in wanted:
         if name not in passive:
             raise JobError(unknown_name("passive party", str(name), passive), code="unknown", field=place, value=name)
+    if PASSIVE not in model_family(job.model).roles:
+        reason = f"is not supported for {job.model.kind!r}, where several parties may hold labels"
+        raise JobError(reason, code="unsupported", field=place, value=wanted)
     return tuple(name for name in passive if name in wanted)
 
 
