@@ -76,7 +76,7 @@ def test_partial_dp_hides_weights_and_not_sums(rows: dict[tuple[str, str, str], 
     assert clear > 0.55
     assert abs(np.mean(hidden) - 0.5) < abs(clear - 0.5)
     for party in "abc":
-        assert rows["partial-dp", party, "node-sums"].leakage["auc"] > 0.65  # type: ignore[index]
+        assert rows["partial-dp", party, "node-sums"].leakage["auc"] > 0.6  # type: ignore[index]
 
 
 def test_noise_on_sums_hides_both(rows: dict[tuple[str, str, str], ResultRow]) -> None:
