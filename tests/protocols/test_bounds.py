@@ -29,7 +29,6 @@ from labelward.messages.tree import (
     TreeStart,
 )
 from labelward.party.context import Context
-from labelward.party.roles import Topology
 from labelward.protocols.secureboost import histogram_message, predict
 from labelward.protocols.secureboost.histogram_message import (
     HistogramBlock,
@@ -54,7 +53,7 @@ class Fed(Context):
     """Receives these messages, whatever is awaited, and records nothing."""
 
     def __init__(self, *messages: Message) -> None:
-        self.topology, self.party, self.given = Topology.star("active"), "active", iter(messages)
+        self.active, self.party, self.given = "active", "active", iter(messages)
         self.meter = wiring.Meter()
 
     def recv(self, *_: Any) -> Any:
