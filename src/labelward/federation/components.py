@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from labelward.attacks.base import Attack
+from labelward.data.dataset import default_task
 from labelward.data.splitting import check_split
 from labelward.errors import EncryptionError, InputError, JobError, unknown_name
 from labelward.families import FAMILIES
@@ -23,6 +24,7 @@ from labelward.policy.base import Policy
 from labelward.protocols.family import ModelFamily
 from labelward.registry import Registry
 from labelward.rng import SecureRandom
+from labelward.runs.short_names import variant_without_defaults
 
 MODELS: Registry[Any] = Registry(
     "model", "labelward", [params for entry in FAMILIES for params in entry.models.values()]
@@ -61,6 +63,8 @@ def with_defaults(job: Job) -> Job:
     if job.leakage.collude is not None:
         members = _coalition(job, job.leakage.collude, "[leakage] collude")
         job = replace(job, leakage=replace(job.leakage, collude=members))
+    if len(job.holders) > 1:  # all parties agree on the task
+        job = replace(job, data=replace(job.data, task=job.data.task or default_task(job.data.table)))
     return replace(
         job,
         model=model,
@@ -157,6 +161,20 @@ def policy_chains(job: Job, variant: Variant) -> dict[str, tuple[Policy, ...]]:
         for party in job.passive
     }
     return {job.active.name: make_policies(variant), **passive}
+
+
+def common_defense(job: Job, variant: Variant) -> str:
+    """Return the name of the defenses that must be equal at all parties, where these are defended alike, or ``""``."""
+    if not model_family(job.model).defended_alike:
+        return ""
+    return variant_without_defaults(variant.part(None)).slug
+
+
+def own_part(job: Job, variant: Variant, party: str) -> Variant:
+    """Return the defenses of a variant that a party applies."""
+    alike = model_family(job.model).defended_alike or party == job.active.name
+    owners = {party} - {job.active.name} | ({None} if alike else set())
+    return Variant(tuple(spec for spec in variant.chain if spec.params.get("party") in owners), variant.entry)
 
 
 def make_attack(attack: ComponentSpec, place: str = "[[attack]]") -> Any:
@@ -350,7 +368,15 @@ def _check_engine_name(section: EncryptionSection) -> None:
 def _check_attack(attack: Attack, job: Job, programs: ModelFamily[Any]) -> None:
     """Refuse an attack that cannot read the views of the job, or whose behavior no party of it supports."""
     attack.check_model(job.model.as_dict())
-    if attack.reads_arrays and job.run.record != "full":
+    if attack.reads_epochs and job.run.record != "epochs":
+        raise JobError(
+            f"{attack.kind!r} after an epoch reads embeddings that [run] record = {job.run.record!r} does not store; "
+            'set record = "epochs"',
+            code="conflict",
+            field="[run] record",
+            value=job.run.record,
+        )
+    if attack.reads_arrays and job.run.record == "digests":
         raise JobError(
             f"{attack.kind!r} with these parameters reads gradients, of which [run] record = {job.run.record!r} "
             'stores digests only; set record = "full"',
@@ -358,7 +384,7 @@ def _check_attack(attack: Attack, job: Job, programs: ModelFamily[Any]) -> None:
             value=job.run.record,
         )
     if attack.behavior is not None:
-        programs.check_behavior(attack.behavior)
+        programs.make_behavior(attack.behavior)
 
 
 def _info(kind: str, cls: type[Any], declared: type[Any] | None = None) -> ComponentInfo:

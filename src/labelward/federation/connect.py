@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
+import platform
 from pathlib import Path
 
 from labelward.federation.party_run import Connection, Log
 from labelward.job import Job
+from labelward.messages.codec import frame_limit
 
 _LONGEST = 100
 """Characters of a run's identity on the wire."""
 
 
-def connect(job: Job, party: str, purpose: str, log: Log) -> tuple[Connection, str]:
+def connect(job: Job, party: str, purpose: str, log: Log, *, folder: Path) -> tuple[Connection, str]:
     """Return a party's end of the network, and the fingerprint of its certificate.
 
     Args:
         purpose: of the run, in a word; parties that are here for different ones do not meet.
+        folder: of the party's files; no two processes of a party in different ones take part.
 
     Raises:
         CertificateError: a certificate, key or authority is missing or unfit; names the file.
@@ -29,7 +33,7 @@ def connect(job: Job, party: str, purpose: str, log: Log) -> tuple[Connection, s
 
     section, listener = job.connection(), job.listener
     parties = tuple(each.name for each in job.parties)
-    credentials = Credentials.load(Path(section.certificates), party)
+    credentials = Credentials.load(Path(section.certificates), party, pinned=frozenset(section.pinned))
     endpoint = Endpoint(
         party=party,
         parties=parties,
@@ -39,7 +43,9 @@ def connect(job: Job, party: str, purpose: str, log: Log) -> tuple[Connection, s
         timeout=section.timeout,
         silence=section.silence,
         message_limit=section.message_limit,
+        frame_limit=frame_limit,
         heartbeat=section.heartbeat,
+        place=hmac.digest(credentials.key, f"{platform.node()}:{folder.resolve()}".encode(), "sha256")[:16],
     )
     return Grpc(
         endpoint,

@@ -328,8 +328,8 @@ class InferenceSession(FederationSession):
             ids: of the rows, all of which are used.
             compared: whether the parties compare model and rows first.
         """
-        parties = next(iter(shares.values())).parties
-        topology, masks = programs.topology(parties, parties[:1]), RowMasks.in_order(0, 0, len(ids))
+        topology = programs.share_topology(next(iter(shares.values())))
+        masks = RowMasks.in_order(0, 0, len(ids))
         return cls(topology=topology, ids=ids, masks=masks, shares=shares, compared=compared)
 
     def proposal(self, party: str) -> Proposal:

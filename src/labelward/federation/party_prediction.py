@@ -18,6 +18,7 @@ from labelward.party.transcript import Transcript
 from labelward.policy.chain import PolicyChain
 from labelward.protocols.family import ModelFamily, PartyShare, PredictMode
 from labelward.runs.party_record import PARTY_FILE, PartyRecord, read_party_record
+from labelward.runs.query_record import count_queries
 from labelward.transport.base import Transport
 
 
@@ -53,6 +54,7 @@ def predict_as_party(
         DataError: as :meth:`labelward.federation.model.FederatedModel.bring`, of this party.
         HandshakeError: the parties hold shares of different models, or bring different rows.
         PeerError: a peer was away for too long, failed, or sent what cannot be.
+        PolicyError: the active party asks a passive one for a row more often than ``[network] row_queries`` allows.
     """
     job = with_defaults(job)
     require_party(job, party)
@@ -78,6 +80,8 @@ def predict_as_party(
 
     def live(ctx: Context) -> None:
         session.handshake(ctx)
+        if out is None:
+            count_queries(run / party, ctx.active, session.ids, job.connection().row_queries)
         margins = programs.predict(ctx, share, x, mode)
         if out is not None:
             write_predictions(out, programs, share, session.ids, margins)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -123,7 +123,12 @@ def run_until_complete(
             network.conclude(lambda: None)
             return
         except PeerRestartedError as error:
-            log("restarted", {"peer": error.peer})
+            log("restarted", _who(error))
+
+
+def _who(error: PeerRestartedError) -> dict[str, str]:
+    """Return which peer restarted, and who says so where another does."""
+    return {"peer": error.about, "said_by": error.peer} if error.about else {"peer": error.peer}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +143,8 @@ class PartyProgram:
         live: runs the handshake, begins the transcript, and trains.
         masks: validation and test rows, at the active party.
         defense: slug of the defense of this party's messages; empty at a passive party without a defense.
+        common: name of the defenses that must be equal at all parties, where these are defended alike.
+        columns, classes: sizes of this party's data as it states them to the others; 0: not.
         drawn: digests of this party's draws for the run, by name; checkpoints resume only with equal draws.
     """
 
@@ -148,6 +155,9 @@ class PartyProgram:
     live: Callable[[PartyRun, Context], AttemptResult]
     masks: RowMasks | None = None
     defense: str = ""
+    common: str = ""
+    columns: int = 0
+    classes: int = 0
     drawn: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -180,7 +190,9 @@ class PartyRun:
     @cached_property
     def session(self) -> FederationSession:
         """Session of the run at this party."""
-        return job_session(self.job, self.side.ids, self.engine, seed=self.seed, masks=self.side.masks)
+        side = self.side
+        agreed = job_session(self.job, side.ids, self.engine, seed=self.seed, masks=side.masks, defense=side.common)
+        return replace(agreed, columns=side.columns, classes=side.classes)
 
     def first_record(self, fingerprint: str) -> PartyRecord:
         """Return the record of a new run; ``fingerprint``: that of the party's own certificate."""
@@ -217,13 +229,15 @@ class PartyRun:
                 self._conclude(record)
                 break
             except PeerRestartedError as error:
-                self.log("restarted", {"peer": error.peer})
+                self.log("restarted", _who(error))
                 restarts, before, newest = restarts + 1, newest, self._newest()
                 restarts = restarts if newest == before else 0
                 if restarts == _MAX_RESTARTS:
                     reason = f"restarted {restarts} times in a row without progress of the run"
-                    self.network.fail(f"party {error.peer!r} {reason}")
-                    raise PeerError(error.peer, reason, code="peer-restarted", value=restarts) from error
+                    self.network.fail(f"party {(error.about or error.peer)!r} {reason}")
+                    raise PeerError(
+                        error.peer, reason, code="peer-restarted", value=restarts, about=error.about
+                    ) from error
             except OutputError:
                 self.network.fail("it cannot write its files")
                 raise
@@ -296,6 +310,7 @@ class PartyRun:
             timeout=self.job.connection().silence,
             checkpoints=self._checkpoints,
             digests=self.job.run.record == "digests",
+            observes_epochs=self.job.run.record == "epochs",
         )
 
     @cached_property

@@ -13,9 +13,27 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from labelward.data import DataSplit, PartyTable, encode_party, load_active, load_party_table
+import numpy as np
+
+from labelward.data import (
+    DataSplit,
+    PartyTable,
+    encode_party,
+    load_active,
+    load_party_table,
+    most_columns,
+    read_held_labels,
+)
 from labelward.errors import JobError, OutputError, unknown_name
-from labelward.federation.components import check_job, make_engine, make_policies, model_family, with_defaults
+from labelward.federation.components import (
+    check_job,
+    common_defense,
+    make_engine,
+    model_family,
+    own_part,
+    policy_chains,
+    with_defaults,
+)
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.party_run import AttemptResult, Join, Log, PartyProgram, PartyRun, require_party
 from labelward.federation.simulation import key_info
@@ -29,7 +47,7 @@ from labelward.party.noise_record import supersede_draws
 from labelward.policy.base import Policy
 from labelward.policy.chain import PolicyChain
 from labelward.protocols.common import PartyInputs
-from labelward.protocols.family import label_vector
+from labelward.protocols.family import label_vector, labels_of
 from labelward.rng import PrivateSeed
 from labelward.runs.directory import locked_output
 from labelward.runs.party_record import PartyRecord, read_party_record
@@ -104,6 +122,8 @@ def train_as_party(
             return record
         engine = make_engine(job.encryption, background=party == job.active.name)
         log("started", _protection(job, party, engine))
+        if remark := model_family(job.model).remark([each.name for each in job.parties]):
+            log("remark", {"remark": remark})
         try:
             network, fingerprint = join(job, party, "train", log)
             try:
@@ -169,17 +189,23 @@ def _active(
         live=live,
         masks=masks,
         defense=variant_without_defaults(defended).slug,
+        common=common_defense(job, defended),
+        classes=(len(data.classes) or 1) if programs.states_sizes else 0,
         drawn={"sides": masks.digest()},
     )
 
 
 def _passive(job: Job, party: str, own: PartyTable, defended: Variant, private: PrivateSeed) -> PartyProgram:
     programs = model_family(job.model)
+    held = read_held_labels(job, own.party, own.table) if party in job.holders else None
 
     def live(run: PartyRun, ctx: Context) -> AttemptResult:
         agreed = _handshake(run, ctx)
         masks = agreed.sides
-        inputs = PartyInputs(data=encode_party(job, own, DataSplit.of(masks.validation, masks.test), private))
+        split = DataSplit.of(masks.validation, masks.test)
+        inputs = PartyInputs(
+            data=encode_party(job, own, split, private), labels=None if held is None else labels_of(held, split)
+        )
         _begin_view(run, ctx, inputs, masks)
         ended = programs.program(ctx, agreed, inputs, run.engine)
         return AttemptResult(ended=ended, dates=tuple(sorted(inputs.data.dates)))
@@ -188,20 +214,28 @@ def _passive(job: Job, party: str, own: PartyTable, defended: Variant, private: 
         party=party,
         ids=own.ids.tolist(),
         private=private,
-        policies=lambda: PolicyChain(make_policies(defended, party)),
+        policies=lambda: PolicyChain(policy_chains(job, defended)[party]),
         live=live,
         defense=variant_without_defaults(defended).slug if defended.chain else "",
+        common=common_defense(job, defended),
+        columns=most_columns(job, own) if programs.states_sizes else 0,
     )
 
 
 def _handshake(run: PartyRun, ctx: Context) -> Agreement:
     agreed = run.session.handshake(ctx)
-    run.log("agreed", {"rows": sum(agreed.rows), "resume": agreed.resume})
+    told = {"rows": sum(agreed.rows), "resume": agreed.resume}
+    sizes = {"columns": dict(agreed.columns), "classes": agreed.classes}
+    run.log("agreed", told | {name: size for name, size in sizes.items() if size})
     return agreed
 
 
 def _begin_view(run: PartyRun, ctx: Context, inputs: PartyInputs, masks: RowMasks) -> None:
     columns, categories = inputs.data.columns, inputs.categories
+    if len(run.job.holders) > 1 and inputs.labels is not None:
+        values = inputs.labels.values
+        known = values[~np.isnan(values)]
+        run.log("labels", {"rows": len(known), "of": len(values), "different": len(np.unique(known))})
     ctx.checkpoints.bind(run.side.private.keyed(inputs.digest()))
     ctx.transcript.begin(run.session.header(ctx.party, columns=columns, categories=categories, masks=masks))
 
@@ -216,8 +250,7 @@ def party_variant(job: Job, party: str, slug: str | None) -> Variant:
     Raises:
         JobError: no such variant, one in which the party has no part, or several to choose from.
     """
-    owner = None if party == job.active.name else party
-    parts = {variant: variant.part(owner) for variant in job.variants()}
+    parts = {variant: own_part(job, variant, party) for variant in job.variants()}
     if slug is None:
         own = {variant_without_defaults(part).slug: part for part in parts.values()}
         if len(own) > 1:
@@ -229,7 +262,7 @@ def party_variant(job: Job, party: str, slug: str | None) -> Variant:
     if slug not in named:
         raise JobError(unknown_name("variant", slug, named), code="unknown", value=slug)
     undefended = slug == variant_without_defaults(Variant()).slug and (
-        owner is None or any(part.chain for part in parts.values())
+        party == job.active.name or any(part.chain for part in parts.values())
     )
     if not named[slug].chain and not undefended:
         raise JobError(

@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context, Meter, Progress, no_progress
 from labelward.party.handshake import (
     Agreement,
@@ -63,6 +64,7 @@ class FederationSession:
         seed: of the learning draws.
         shares: by party, of an earlier model that is trained further.
         terms: whatever else must be equal at all parties for equal results, such as versions of libraries.
+        columns, classes: what this party says of its data, in a run over a network (:class:`Proposal`).
         compared: whether the parties compare job and rows before they begin; not where one user holds all of them.
     """
 
@@ -78,6 +80,8 @@ class FederationSession:
     seed: int = 0
     shares: Mapping[str, StoredShare] = field(default_factory=dict)
     terms: Mapping[str, str] = field(default_factory=dict)
+    columns: int = 0
+    classes: int = 0
     compared: bool = True
 
     @property
@@ -101,6 +105,8 @@ class FederationSession:
             precision=self.precision,
             insecure=self.insecure,
             terms=self.terms,
+            columns=self.columns,
+            classes=self.classes,
         )
 
     def handshake(self, ctx: Context) -> Agreement:
@@ -179,7 +185,9 @@ class Participant(Generic[T]):
         progress: hears of this party's progress.
         timeout: seconds to wait for one message; None: for ever.
         digests: whether its view keeps digests of large arrays only.
+        observes_epochs: whether it observes its own embeddings after each epoch, as a passive party of a network.
         wrap: wraps its end of the transport.
+        checkpoints: get its states; None: they are not stored.
     """
 
     program: Callable[[Context, Agreement], T]
@@ -192,7 +200,9 @@ class Participant(Generic[T]):
     progress: Progress = no_progress
     timeout: float | None = None
     digests: bool = False
+    observes_epochs: bool = False
     wrap: Callable[[Transport], Transport] = lambda end: end
+    checkpoints: Checkpoints | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -240,6 +250,8 @@ def run_session(session: FederationSession, participants: Mapping[str, Participa
             progress=side.progress,
             timeout=side.timeout,
             digests=side.digests,
+            checkpoints=side.checkpoints,
+            observes_epochs=side.observes_epochs,
         )
         return contexts[party]
 

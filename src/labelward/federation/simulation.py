@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.federation.components import model_family
+from labelward.federation.components import common_defense, model_family
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.session import FederationSession, Participant, PartyOutcome, encode_shared, run_session
 from labelward.he import Counts, Engine
 from labelward.job import EncryptionSection, Job, Variant
+from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Meter, Progress, no_progress
 from labelward.party.evidence import evidence, with_evidence
 from labelward.party.handshake import RowMasks
@@ -118,6 +119,7 @@ def job_session(
     *,
     seed: int,
     masks: RowMasks | None = None,
+    defense: str = "",
     shares: Mapping[str, PartyShare] | None = None,
     protections: Protections = SecureRandom,
 ) -> FederationSession:
@@ -129,11 +131,12 @@ def job_session(
         engine: makes the keys.
         seed: of the run; compared as well.
         masks: which rows are validation and test rows; None at a passive party that runs alone.
+        defense: what defends the run at every party (:func:`~labelward.federation.components.common_defense`).
         shares: by party, of an earlier training that is continued.
     """
     return make_session(
         model_family(job.model).topology([party.name for party in job.parties], job.holders),
-        job.shared(),
+        job.shared() | ({"defense": defense} if defense else {}),
         job.encryption,
         ids,
         engine,
@@ -195,6 +198,7 @@ def simulate_job(
     protections: Protections = SecureRandom,
     shares: Mapping[str, PartyShare] | None = None,
     deviation: MaliciousRun | None = None,
+    checkpoints: Mapping[str, Checkpoints] | None = None,
 ) -> SimulationResult:
     """Train and predict the test rows; leave ``folder/<party>/view`` and ``folder/<party>/model``.
 
@@ -207,6 +211,7 @@ def simulate_job(
         progress: hears of trees and of the leakage meter, from the active party's thread.
         shares: by party, of an earlier training that is continued.
         deviation: of a party that does not train as agreed.
+        checkpoints: by party, get its states between rounds.
 
     Raises:
         LabelwardError: the first error of a party.
@@ -214,7 +219,14 @@ def simulate_job(
     validation, test = data.split.masks()
     masks = RowMasks(validation=validation, test=test)
     session = job_session(
-        job, data.ids.tolist(), engine, seed=seed, masks=masks, shares=shares, protections=protections
+        job,
+        data.ids.tolist(),
+        engine,
+        seed=seed,
+        masks=masks,
+        defense=common_defense(job, variant),
+        shares=shares,
+        protections=protections,
     )
     return run_simulation(
         session,
@@ -231,6 +243,8 @@ def simulate_job(
         progress=progress,
         protections=protections,
         digests=job.run.record == "digests",
+        checkpoints=checkpoints,
+        observes_epochs=job.run.record == "epochs",
     )
 
 
@@ -271,6 +285,8 @@ def run_simulation(
     progress: Progress = no_progress,
     protections: Protections = SecureRandom,
     digests: bool = False,
+    checkpoints: Mapping[str, Checkpoints] | None = None,
+    observes_epochs: bool = False,
 ) -> SimulationResult:
     """Train and predict the test rows, with every party in a thread of this process.
 
@@ -284,6 +300,8 @@ def run_simulation(
         progress: hears of the coordinator's progress.
         protections: makes each party's source of protection draws.
         digests: whether views keep digests of large arrays only.
+        checkpoints: by party, get its states between rounds.
+        observes_epochs: whether passive parties of networks observe their own embeddings after each epoch.
 
     Raises:
         LabelwardError: the first error of a party.
@@ -301,6 +319,8 @@ def run_simulation(
             protection=protections(),
             progress=progress if party == session.coordinator else no_progress,
             digests=digests,
+            checkpoints=(checkpoints or {}).get(party),
+            observes_epochs=observes_epochs,
         )
 
     if folder is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from labelward.data import VerticalDataset, load_dataset, load_tables
+from labelward.data import VerticalDataset, load_dataset, load_tables, warn_of_label_proxies
 from labelward.errors import JobError, unknown_name
 from labelward.federation.components import check_job, make_engine, model_family, with_defaults
 from labelward.federation.leakage_monitor import monitored_chains
@@ -99,6 +99,7 @@ def train_variant(
     private = resolve_seeds([party.name for party in job.parties], repeat=again)
     data = load_dataset(job, seed, source, private=private)
     programs.check(data, monitored_chains(job, data, defended, seed=seed))
+    warn_of_label_proxies(data)
     shares = None if earlier is None else load_warm_start(programs, earlier, job, data)
     engine = make_engine(job.encryption)
     try:

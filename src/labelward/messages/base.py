@@ -21,7 +21,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, get_args
 
 import msgspec
 import numpy as np
@@ -29,6 +30,31 @@ from numpy.typing import NDArray
 
 from labelward.errors import CodecError
 from labelward.he.base import CipherBlock, Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits of one message type.
+
+    Attributes:
+        size: bytes of the whole message; None: the transport's limit.
+        elements: numbers, texts, arrays and maps on all levels.
+        text: bytes of one text.
+        depth: levels of arrays and maps.
+    """
+
+    size: int | None = 1 << 20
+    elements: int = 1 << 14
+    text: int = 1 << 16
+    depth: int = 10
+
+
+ELEMENT = 100
+"""Bytes of memory that an element may take."""
+SMALL = Limits()
+"""Messages of single numbers and texts."""
+GROWING = Limits(size=None, elements=1 << 20)
+"""Messages with arrays, row masks or ciphertexts, which grow with rows, columns or nodes."""
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -40,12 +66,16 @@ class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
         later: fields that older views do not have; left out of the view content where they have their default, so
             that the content of an old view stays what it was.
         evidence: whether the message is about the run alone: in no exchange, and in no view content.
+        limits: of its encoding; None: small where it has single numbers and texts only, else growing.
+        ends: whether it ends the sender's part of a tree or epoch, so that a checkpoint may follow.
     """
 
     volatile: ClassVar[tuple[str, ...]] = ()
     bulk: ClassVar[tuple[str, ...]] = ()
     later: ClassVar[tuple[str, ...]] = ()
     evidence: ClassVar[bool] = False
+    limits: ClassVar[Limits | None] = None
+    ends: ClassVar[bool] = False
 
 
 class Observation(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -64,6 +94,10 @@ class CipherDigest(msgspec.Struct, frozen=True, tag=True):
     count: int
     size: int
     sha256: bytes
+
+
+ModelId: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_.-]{0,80}\Z")]
+"""Identifier of a model: it stands in files, logs and pages of all parties, so it is short and plain."""
 
 
 class RowMask(msgspec.Struct, frozen=True):

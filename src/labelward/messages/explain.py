@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from labelward.messages.base import Message, Released, RowMask, exempt
+from labelward.messages.base import Message, ModelId, Released, RowMask, exempt
 
 _CONSENT = "sent by the consent of the party that owns it"
 
@@ -31,7 +31,7 @@ class PathRequest(Message, frozen=True):
         rows: for each of them which of the ``stop - start`` rows reach it.
     """
 
-    model: str
+    model: ModelId
     start: int
     stop: int
     records: Annotated[tuple[int, ...], exempt("numbers of the receiver's own splits")]
@@ -49,7 +49,7 @@ class PathAnswers(Message, frozen=True):
 class ColumnsRequest(Message, frozen=True):
     """Which of the owner's splits are on the same column?"""
 
-    model: str
+    model: ModelId
     volatile: ClassVar[tuple[str, ...]] = ("model",)
 
 
@@ -69,7 +69,7 @@ class RecordColumns(Message, frozen=True):
 class ExportRequest(Message, frozen=True):
     """Every party's splits are to be joined in one model outside of labelward, for this purpose."""
 
-    model: str
+    model: ModelId
     purpose: str
     volatile: ClassVar[tuple[str, ...]] = ("model",)
 
@@ -77,7 +77,7 @@ class ExportRequest(Message, frozen=True):
 class ExportConsent(Message, frozen=True):
     """Whether the party agrees to the request, which it repeats, so that both views hold what was agreed to."""
 
-    model: str
+    model: ModelId
     purpose: str
     consent: bool
     volatile: ClassVar[tuple[str, ...]] = ("model",)

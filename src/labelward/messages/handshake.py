@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from labelward.he.base import PublicMaterial
-from labelward.messages.base import Message, RowMask, exempt
+from labelward.messages.base import SMALL, Limits, Message, ModelId, RowMask, exempt
 
 
 class Hello(Message, frozen=True, omit_defaults=True):
@@ -21,17 +21,22 @@ class Hello(Message, frozen=True, omit_defaults=True):
         checkpoints: from which of its checkpoints the party could go on, ascending.
         histories: from a passive party: for each of these checkpoints the digest of its exchange with the active party.
         terms: whatever else must be equal for equal results, such as versions of libraries; compared key by key.
+        columns: from a passive party of a run over a network: the most columns of which it will send sums; 0: not said.
+        classes: from the active party of such a run: of the label, 1 for a quantity; 0: not said.
     """
 
     version: str
     party: str
     job: Annotated[dict[str, str], exempt("settings that all parties wrote")]
     rows: int
-    nonce: Annotated[bytes, exempt("drawn at random")]
+    nonce: Annotated[bytes, exempt("drawn at random"), msgspec.Meta(max_length=64)]
     checkpoints: Annotated[tuple[int, ...], exempt("numbers of rounds that are done")]
     histories: Annotated[tuple[bytes, ...], exempt("digests of what the receiver has, too")] = ()
     terms: Annotated[dict[str, str], exempt("versions of libraries")] = msgspec.field(default_factory=dict)
-    volatile: ClassVar[tuple[str, ...]] = ("nonce", "checkpoints", "histories", "terms")
+    columns: int = 0
+    classes: int = 0
+    volatile: ClassVar[tuple[str, ...]] = ("nonce", "checkpoints", "histories", "terms", "columns", "classes")
+    limits: ClassVar[Limits | None] = Limits(text=1 << 19)
 
 
 class RowSplit(Message, frozen=True, tag="Begin", omit_defaults=True):
@@ -62,14 +67,30 @@ class RowIdDigests(Message, frozen=True, tag="Ready"):
     ids: Annotated[bytes, exempt("an HMAC of row ids")]
     buckets: Annotated[tuple[bytes, ...], exempt("HMACs of row ids")]
     volatile: ClassVar[tuple[str, ...]] = ("ids", "buckets")
+    limits: ClassVar[Limits | None] = SMALL
+
+
+class PairStart(Message, frozen=True):
+    """Two parties of which none coordinates begin their exchange: the first in party order sends its key."""
+
+    nonce: Annotated[bytes, exempt("drawn at random")]
+    volatile: ClassVar[tuple[str, ...]] = ("nonce",)
+
+
+class PairHistories(Message, frozen=True):
+    """To the coordinator: for each other party and each checkpoint the digest of the sender's exchange with it."""
+
+    digests: Annotated[dict[str, tuple[bytes, ...]], exempt("digests under keys that the receiver does not have")]
+    volatile: ClassVar[tuple[str, ...]] = ("digests",)
 
 
 class KeyOffer(Message, frozen=True):
     """The active party's public key for this run, and the model's identifier, drawn at random."""
 
     key: PublicMaterial
-    model: str
+    model: ModelId
     volatile: ClassVar[tuple[str, ...]] = ("key", "model")
+    limits: ClassVar[Limits | None] = SMALL
 
 
 class ExchangeDigest(Message, frozen=True):
@@ -77,3 +98,4 @@ class ExchangeDigest(Message, frozen=True):
 
     digest: Annotated[bytes, exempt("a digest of what the receiver has, too")]
     evidence: ClassVar[bool] = True
+    limits: ClassVar[Limits | None] = SMALL

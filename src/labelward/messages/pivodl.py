@@ -10,7 +10,18 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from labelward.he.base import CipherBlock, PublicMaterial
-from labelward.messages.base import Array, CipherDigest, Message, Observation, Released, RowMask, exempt
+from labelward.messages.base import (
+    SMALL,
+    Array,
+    CipherDigest,
+    Limits,
+    Message,
+    ModelId,
+    Observation,
+    Released,
+    RowMask,
+    exempt,
+)
 
 
 class PartyKeys(Message, frozen=True):
@@ -22,10 +33,11 @@ class PartyKeys(Message, frozen=True):
         masks: its X25519 key, of which every two label holders make the masks of their sums.
     """
 
-    model: str
+    model: ModelId
     sums: PublicMaterial | None
     masks: Annotated[bytes, exempt("a public key")]
     volatile: ClassVar[tuple[str, ...]] = ("model", "sums", "masks")
+    limits: ClassVar[Limits | None] = SMALL
 
 
 class HeldRows(Message, frozen=True):
@@ -48,10 +60,36 @@ class ColumnCodes(Message, frozen=True):
     codes: Annotated[bytes, exempt("bins of the sender's own columns")]
 
 
+class NodeBins(Message, frozen=True):
+    """For each node of a level, column and bin of the sender, which of the receiver's rows there lie in the bin."""
+
+    bins: Annotated[tuple[RowMask, ...], exempt("bins of the sender's own columns")]
+
+
+class AllowedCandidates(Message, frozen=True):
+    """Which candidates of the sender leave every label holder enough rows, to the split client of these nodes.
+
+    Attributes:
+        bits: [nodes, columns, 2, bins], packed little-endian: missing values on the right, then on the left.
+    """
+
+    bits: Annotated[bytes, exempt("follows from the sender's columns and from who labels which rows")]
+
+
+class OfferedCandidates(Observation, frozen=True):
+    """How many candidates a source had at a level, and how many of these a label holder's threshold refused."""
+
+    tree: int
+    depth: int
+    offered: int
+    refused: int
+
+
 class MaskedSums(Message, frozen=True):
     """Sums of a holder's own rows under pairwise masks modulo 2^64, which cancel in the total over all holders."""
 
     sums: Annotated[Array, exempt("uniform but for the total over all holders")]
+    volatile: ClassVar[tuple[str, ...]] = ("sums",)
 
 
 class OwnSums(Message, frozen=True):
@@ -64,6 +102,12 @@ class TotalSums(Message, frozen=True):
     """The total of all holders' sums, to the party that opens it."""
 
     sums: CipherBlock | CipherDigest
+
+
+class LabelTotal(Message, frozen=True):
+    """A sum over all labels that are quantities, or over squares, int64 [limbs], from who opened it to all."""
+
+    limbs: Released[Array]
 
 
 class RootTotals(Message, frozen=True):
@@ -130,6 +174,18 @@ class ChildTotals(Message, frozen=True):
     weights: Released[Array]
 
 
+class ColumnOrder(Observation, frozen=True):
+    """The order that a source drew: for each shuffled column its position among the source's."""
+
+    order: tuple[int, ...]
+
+
+class TreeEnd(Message, frozen=True):
+    """The sender has ended a tree; to all others."""
+
+    ends: ClassVar[bool] = True
+
+
 class RootSums(Observation, frozen=True):
     """Sums over all training rows at the root of a tree, int64 [k], as every party knows them."""
 
@@ -157,6 +213,7 @@ class LevelOutcome(Observation, frozen=True):
         totals: int64 [nodes, k]: sums of the left child; zeros where it was not told.
         told: for each node whether it was told these sums.
         weights: float64 [nodes, 2]: weights of both children; NaN where it was not told.
+        gains: float64 [nodes]: of the splits, as everybody is told; None in views of earlier versions.
     """
 
     tree: int
@@ -168,6 +225,7 @@ class LevelOutcome(Observation, frozen=True):
     totals: Array
     told: tuple[bool, ...]
     weights: Array
+    gains: Array | None = None
 
 
 class SplitSides(Message, frozen=True):
@@ -188,3 +246,4 @@ class MaskedMargins(Message, frozen=True):
     """The sum of the leaf weights that each row reaches at the sender, in fixed point, under pairwise masks."""
 
     margins: Annotated[Array, exempt("uniform but for the total over all parties")]
+    volatile: ClassVar[tuple[str, ...]] = ("margins",)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from labelward.messages.base import Array, Message, Observation, Released, exempt
+from labelward.messages.base import SMALL, Array, Limits, Message, ModelId, Observation, Released, exempt
 
 
 class NetStart(Message, frozen=True):
@@ -34,7 +34,7 @@ class NetStart(Message, frozen=True):
         outputs: how many numbers a row each bottom model must give; 0: any number, which the answer tells.
     """
 
-    model: str
+    model: ModelId
     outputs: int
     volatile: ClassVar[tuple[str, ...]] = ("model",)
 
@@ -54,6 +54,7 @@ class EpochStart(Message, frozen=True):
 
     order: Annotated[bytes, exempt("a digest of a draw that all parties make")] = b""
     volatile: ClassVar[tuple[str, ...]] = ("order",)
+    limits: ClassVar[Limits | None] = SMALL
 
 
 class BatchEmbeddings(Message, frozen=True):
@@ -92,7 +93,7 @@ class EpochEnd(Message, frozen=True):
 class EmbeddingRequest(Message, frozen=True):
     """Rows ``start`` to ``stop`` of the prediction table are to be embedded; empty: no further request follows."""
 
-    model: str
+    model: ModelId
     start: int
     stop: int
     volatile: ClassVar[tuple[str, ...]] = ("model",)
@@ -105,6 +106,16 @@ class EmbeddingAnswer(Message, frozen=True):
     bulk: ClassVar[tuple[str, ...]] = ("values",)
 
 
+class OwnEmbeddings(Observation, frozen=True):
+    """What the party's bottom model gives for all training rows after an epoch: [training rows, outputs].
+
+    In the order of the rows. Only where ``[run] record = "epochs"``.
+    """
+
+    epoch: int
+    values: Array
+
+
 class EpochOrder(Observation, frozen=True):
     """The training rows in the order in which an epoch takes them: int32 [training rows].
 
@@ -113,3 +124,7 @@ class EpochOrder(Observation, frozen=True):
 
     epoch: int
     rows: Array
+
+
+TRAINING: tuple[type[Message], ...] = (EpochStart, BatchEmbeddings, BatchGradients, ValidationEmbeddings, EpochEnd)
+"""Messages of an epoch: their step begins with its number, and each epoch has as many of each, of the same size."""

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.he.base import CipherBlock
-from labelward.messages.base import Array, CipherDigest, Message, Observation, Released, RowMask, exempt
+from labelward.messages.base import Array, CipherDigest, Message, ModelId, Observation, Released, RowMask, exempt
 
 _OWN_COLUMNS = "of the sender's own columns, which hold no label"
 
@@ -183,7 +183,7 @@ class TrainingEnd(Message, frozen=True):
 class PredictRequest(Message, frozen=True):
     """Rows ``start`` to ``stop`` of the prediction table are to be routed; empty: no further request follows."""
 
-    model: str
+    model: ModelId
     start: int
     stop: int
     volatile: ClassVar[tuple[str, ...]] = ("model",)
@@ -208,6 +208,14 @@ class OwnSplit(Observation, frozen=True):
     left: RowMask
     missing_left: bool = False
     categories: tuple[int, ...] = ()
+
+
+class ReadRows(Observation, frozen=True):
+    """What a party that lies about its sums read: on which side of the winning split each of ``rows`` belongs."""
+
+    tree: int
+    rows: Array
+    left: RowMask
 
 
 class DecryptedSums(Observation, frozen=True):

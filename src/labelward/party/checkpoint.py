@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -230,6 +230,15 @@ class Checkpoints:
                 value=known.model,
             )
 
+    def begin(self, state: msgspec.Struct, exchanges: Mapping[str, Exchange]) -> None:
+        """Begin a training anew, at a passive party: with what it drew before training, or with ``state``."""
+        if 0 in self._known:
+            self.restart()
+            self.rebind(exchanges)
+        else:
+            self.discard(None)
+            self.save(0, state, exchanges=exchanges)
+
     def rebind(self, exchanges: Mapping[str, Exchange]) -> None:
         """Give checkpoint 0 the exchanges of a new beginning; what was drawn before training stays as it is.
 
@@ -261,7 +270,7 @@ class Checkpoints:
         stored = _read(_path(folder, number))
         try:
             state = msgspec.msgpack.decode(stored.state, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise FileFormatError(
                 f"a damaged checkpoint: {error}", code="damaged", field=str(_path(folder, number))
             ) from error
@@ -400,6 +409,27 @@ class _DamageError(FileFormatError):
     """A file whose content is not what was written."""
 
 
+class RememberedStates(Checkpoints):
+    """The states of a party between rounds, in memory: nothing is resumed from them.
+
+    Attributes:
+        states: by number.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.states: dict[int, msgspec.Struct] = {}
+
+    @property
+    def kept(self) -> bool:
+        """States are stored."""
+        return True
+
+    def save(self, number: int, state: msgspec.Struct, **rest: Any) -> None:
+        """Remember a state."""
+        self.states[number] = state
+
+
 def _digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
@@ -434,9 +464,12 @@ def _read(path: Path) -> _Stored:
                 field=str(path),
                 value=version,
             )
-        return msgspec.msgpack.decode(data[start:], type=_Stored)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        stored = msgspec.msgpack.decode(data[start:], type=_Stored)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _DamageError(f"a damaged checkpoint: {error}", code="damaged", field=str(path)) from error
+    if not all(map(_NAME.fullmatch, stored.blocks)):
+        raise _DamageError("a damaged checkpoint: a block has no name", code="damaged", field=str(path))
+    return stored
 
 
 def _read_block(folder: Path, name: str, digest: bytes) -> bytes:

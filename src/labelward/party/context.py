@@ -15,11 +15,11 @@ import msgspec
 
 from labelward.errors import CodecError, EncryptionError, HandshakeError, OutputError, PeerError, ProtocolError
 from labelward.messages.base import Message, Observation, ciphertexts, wire_name
-from labelward.messages.codec import decode, encode, encode_fields, redacted
+from labelward.messages.codec import decode, decoded_size, encode, encode_fields, redacted
 from labelward.party.checkpoint import Checkpoints
-from labelward.party.exchange import Exchange
+from labelward.party.exchange import Exchange, ExchangeLog
 from labelward.party.noise_record import with_earlier_cost
-from labelward.party.roles import Topology
+from labelward.party.roles import GREETING, Topology
 from labelward.party.transcript import Transcript
 from labelward.policy.chain import PolicyChain
 from labelward.rng import PrivateSeed, SecureRandom
@@ -28,6 +28,13 @@ from labelward.transport.base import Failure, Transport
 M = TypeVar("M", bound=Message)
 Step = tuple[int, ...]
 
+UNAWAITED = 16 * 1024 * 1024
+"""Bytes of memory that messages of one peer may take before the program awaits them.
+
+Four times as many, beside the largest, where passive parties talk to each other: holding one back could then hold up
+the one that is awaited.
+"""
+_MESSAGE = 1024  # bytes of a waiting message beside its content
 _PATIENCE = 60.0  # seconds between two checks of the clock
 
 Progress = Callable[[str, int, int], None]
@@ -65,6 +72,7 @@ class Context:
         digests: whether the transcript stores large received arrays, such as the embeddings of each batch of a split
             network, as size and digest only. The transcript stays small and cannot be attacked.
         checkpoints: storage of the party's state; None: not stored.
+        observes_epochs: whether a program observes, after each epoch, what attacks on that state need.
 
     Attributes:
         active: the party that coordinates; with one label holder, the active party.
@@ -85,6 +93,7 @@ class Context:
         timeout: float | None = None,
         digests: bool = False,
         checkpoints: Checkpoints | None = None,
+        observes_epochs: bool = False,
     ) -> None:
         self.party, self.topology = transport.party, topology
         self.active, self.role = topology.coordinator, topology.assigned[transport.party]
@@ -95,26 +104,26 @@ class Context:
         self.protection = protection or SecureRandom()
         self.private = private or PrivateSeed.drawn()
         self.policies = policies or PolicyChain()
-        self.progress = progress
+        self.progress, self.observes_epochs = progress, observes_epochs
         self.meter = Meter()
         self.transcript = transcript
         self.checkpoints = checkpoints or Checkpoints(None)
-        self._exchanges: dict[str, Exchange] = {}
-        self._frames: dict[str, list[tuple[bytes, bool]]] = {}  # that the exchanges do not have yet
+        self._exchanges: dict[str, ExchangeLog] = {}
+        self._early: dict[str, list[tuple[bytes, bool]]] = {}  # frames of peers that ended their greeting first
         self._linked: dict[str, tuple[int, Exchange]] = {}
         self._transport, self._timeout, self._digests = transport, timeout, digests
-        self._waiting: dict[tuple[str, str, Step], Message] = {}
+        self._waiting: dict[tuple[str, str, Step], tuple[Message, int]] = {}
+        self._unawaited: dict[str, int] = dict.fromkeys(self.peers, 0)
+        passive = [party for party in topology.assigned if party != self.active]
+        self._star = not any(topology.messages(one, other) for one in passive for other in passive if one != other)
+        self._largest = 0
         self._left: set[str] = set()
         self._failed = False
 
     @property
     def exchanges(self) -> dict[str, Exchange]:
-        """With the coordinator, or as the coordinator with each peer, since the training began (:meth:`link`)."""
-        for peer, frames in self._frames.items():
-            for frame, outward in frames:
-                self._exchanges[peer] = self._exchanges[peer].extended(frame, outward=outward)
-            frames.clear()
-        return self._exchanges
+        """With each peer that is sent to, since the training began (:meth:`link`)."""
+        return {peer: log.whole for peer, log in self._exchanges.items()}
 
     def send(self, peer: str, message: Message, step: Step) -> None:
         """Encode, record, count and send.
@@ -131,7 +140,8 @@ class Context:
         frame = encode(message, step)
         digest = hashlib.sha256(frame).digest()
         self.transcript.append("sent", peer, name, step, len(frame).to_bytes(8, "little"), digest)
-        self._extend(peer, message, digest, sent=True)
+        if name not in GREETING and not message.evidence:
+            self._extend(peer, digest, sent=True, ends=message.ends)
         self.meter.messages[name] += 1
         self.meter.bytes[name] += len(frame)
         self.meter.ciphertexts[name] += ciphertexts(message)
@@ -157,10 +167,13 @@ class Context:
         with self.phase("wait"):
             while True:
                 for name in names:
-                    message = self._waiting.pop((peer, name, step), None)
-                    if message is not None:
-                        return message
-                self._receive_one(peer, " or ".join(names), step, until)
+                    waiting = self._waiting.pop((peer, name, step), None)
+                    if waiting is not None:
+                        self._count_unawaited(peer, -waiting[1])
+                        return waiting[0]
+                self._require_awaited(peer, " or ".join(names), step)
+                self._transport.hold(peer, False)
+                self._receive_one(peer, names, step, until)
 
     def observe(self, observation: Observation) -> None:
         """Record a value that this party computed from its own secrets."""
@@ -189,10 +202,10 @@ class Context:
         if not self.checkpoints.kept:
             return
         with self.phase("checkpoint"):
-            for peer, exchange in self.exchanges.items():
+            for peer, log in self._exchanges.items():
                 reached = number if peers is None else peers.get(peer, 0)
                 if reached != self._linked[peer][0]:
-                    self._linked[peer] = (reached, exchange)
+                    self._linked[peer] = (reached, log.ended)
             self.transcript.flush()
             self.checkpoints.save(
                 number,
@@ -206,8 +219,10 @@ class Context:
 
     def link(self, peer: str, exchange: Exchange, number: int) -> None:
         """Begin or resume the exchange with a peer; ``number``: of the peer's checkpoint at this point."""
-        self._exchanges[peer], self._linked[peer], self._frames[peer] = exchange, (number, exchange), []
-        self.transcript.append("linked", peer, self.active, (number,), msgspec.msgpack.encode(exchange))
+        self._exchanges[peer], self._linked[peer] = ExchangeLog(exchange), (number, exchange)
+        for frame, ends in self._early.pop(peer, ()):
+            self._extend(peer, frame, sent=False, ends=ends)
+        self.transcript.append("linked", peer, self._first(peer), (number,), msgspec.msgpack.encode(exchange))
 
     @contextlib.contextmanager
     def blaming(self, peer: str, name: str, step: Step) -> Iterator[None]:
@@ -244,12 +259,36 @@ class Context:
         self.transcript.close(complete=not self._failed)
         self._transport.close()
 
-    def _extend(self, peer: str, message: Message, frame: bytes, *, sent: bool) -> None:
+    def _extend(self, peer: str, frame: bytes, *, sent: bool, ends: bool) -> None:
         """Add a frame, given by its SHA-256, to the exchange with a peer."""
-        if peer in self._frames and not message.evidence:
-            self._frames[peer].append((frame, sent == (self.party == self.active)))
+        if peer in self._exchanges:
+            outward = sent == (self.party == self._first(peer))
+            self._exchanges[peer].frames.append((frame, outward))
+            if ends:
+                self._exchanges[peer].end(outward=outward)
+        elif not sent:
+            self._early.setdefault(peer, []).append((frame, ends))
 
-    def _receive_one(self, peer: str, name: str, step: Step, until: float) -> None:
+    def _first(self, peer: str) -> str:
+        """Return which of this party and a peer comes first in party order."""
+        return next(party for party in self.topology.assigned if party in (self.party, peer))
+
+    def _count_unawaited(self, peer: str, size: int) -> None:
+        """Count what waits of a peer; one with too much is held back until it is awaited."""
+        self._unawaited[peer] += size
+        self._largest = max(self._largest, size)
+        self._transport.hold(peer, self._star and self._unawaited[peer] > UNAWAITED)
+
+    def _require_awaited(self, peer: str, name: str, step: Step) -> None:
+        """Refuse a peer of which too much waits that nobody awaits: the awaited one, or any that is not held back."""
+        limit = UNAWAITED if self._star else 4 * UNAWAITED + self._largest
+        for each in (peer,) if self._star else self.peers:
+            if self._unawaited[each] > limit:
+                reason = f"sent {self._unawaited[each]} bytes that nobody awaits"
+                raise PeerError(each, reason, message=name, step=step, code="peer-message")
+
+    def _receive_one(self, peer: str, names: list[str], step: Step, until: float) -> None:
+        name = " or ".join(names)
         if peer in self._left:
             raise PeerError(peer, "ended while a message was awaited", message=name, step=step, code="peer-gone")
         try:
@@ -288,8 +327,12 @@ class Context:
         recorded = redacted(message, bulk=self._digests)
         digest = hashlib.sha256(frame).digest()
         self.transcript.append("received", sender, key[1], its_step, encode_fields(recorded), digest)
-        self._extend(sender, message, digest, sent=False)
-        self._waiting[key] = message
+        if key[1] not in GREETING and not message.evidence:
+            self._extend(sender, digest, sent=False, ends=message.ends)
+        awaited = sender == peer and key[1] in names and its_step == step
+        weight = 0 if awaited else decoded_size(frame) + _MESSAGE
+        self._waiting[key] = (message, weight)
+        self._count_unawaited(sender, weight)
 
 
 _PLAIN: dict[type[BaseException], str] = {
@@ -311,4 +354,5 @@ def _failure(error: BaseException) -> Failure:
 
 def _with_message(error: PeerError, name: str, step: Step) -> PeerError:
     """Return a copy of a transport's error that names the message that was awaited or sent."""
-    return type(error)(error.peer, error.reason, code=error.code, value=error.value, message=name, step=step)
+    kind, about = type(error), error.about
+    return kind(error.peer, error.reason, code=error.code, value=error.value, message=name, step=step, about=about)

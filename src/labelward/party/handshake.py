@@ -10,7 +10,9 @@ assigns the id to a bucket, and the sorted digests of each bucket are digested o
 
 **Checkpoints** are compared by history, not by number. A passive party says for each of its checkpoints the digest of
 its exchange with the active party (:mod:`.exchange`); the active party resumes from the newest checkpoint whose
-exchange with every peer equals the peer's own. It refuses if there is none although a party has progress: a party was
+exchange with every peer equals the peer's own. Where passive parties send to each other (:meth:`Topology.partners`),
+each says the digests of these exchanges too, and both of a pair must be equal; a pair begins with a key that the
+active party does not learn. It refuses if there is no such checkpoint although a party has progress: a party was
 started in another folder, or lost its files. Nothing is removed before all have agreed.
 
 Leakage: all parties learn whether the run continues and, if not, between which parties at least how many rows differ; a
@@ -30,20 +32,22 @@ import hmac
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import HandshakeError, PeerError
+from labelward.errors import HandshakeError, PeerError, quoted
 from labelward.messages.base import RowMask
-from labelward.messages.handshake import Hello, RowIdDigests, RowSplit
+from labelward.messages.handshake import Hello, PairHistories, PairStart, RowIdDigests, RowSplit
 from labelward.party.context import Context
 from labelward.party.exchange import Exchange
 
 _STEP = (0,)
 _ROWS_PER_BUCKET, _MOST_BUCKETS = 64, 256
-_LONGEST, _MOST_LISTED = 200, 20  # characters of a peer's text, and keys, in one message
+_MOST_LISTED = 20  # keys in one message
+_MOST_STATED = 1 << 20  # columns or classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +62,8 @@ class Proposal:
         precision: fractional bits of encrypted values.
         insecure: whether the job permits an insecure engine or key.
         terms: whatever else must be equal at all parties, by name, such as versions of libraries.
+        columns: the most columns of which this party will send sums, if it is passive; 0: not said.
+        classes: of the label, 1 for a quantity, at the active party; 0: not said.
     """
 
     parties: tuple[str, ...]
@@ -67,6 +73,8 @@ class Proposal:
     precision: int
     insecure: bool
     terms: Mapping[str, str] = field(default_factory=dict)
+    columns: int = 0
+    classes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -114,6 +122,8 @@ class Agreement:
         precision: fractional bits of encrypted values.
         insecure: whether the job permits an insecure engine or key.
         resume: this party's checkpoint to resume from; None: from the beginning.
+        columns: at the active party the most columns that each peer said it has; without those that did not say.
+        classes: of the label, 1 for a quantity, as the active party said; 0: it did not.
     """
 
     parties: tuple[str, ...]
@@ -124,9 +134,11 @@ class Agreement:
     precision: int
     insecure: bool
     resume: int | None
+    columns: Mapping[str, int] = field(default_factory=dict)
+    classes: int = 0
 
     @classmethod
-    def of(cls, proposal: Proposal, masks: RowMasks, *, resume: int | None) -> Agreement:
+    def of(cls, proposal: Proposal, masks: RowMasks, *, resume: int | None, **sizes: Any) -> Agreement:
         """Return the agreement of parties whose proposals are equal."""
         return cls(
             parties=proposal.parties,
@@ -137,6 +149,7 @@ class Agreement:
             precision=proposal.precision,
             insecure=proposal.insecure,
             resume=resume,
+            **sizes,
         )
 
 
@@ -164,7 +177,9 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
     answers = {peer: ctx.recv(peer, Hello, _STEP) for peer in ctx.peers}
     for peer, answer in answers.items():
         _compare(ctx.party, peer, mine, answer)
-    resume, parts = _resume_point(ctx, answers)
+    columns = {peer: _stated(peer, "columns", answer.columns) for peer, answer in answers.items() if answer.columns}
+    pairs = {peer: ctx.recv(peer, PairHistories, _STEP).digests for peer in ctx.peers if ctx.topology.partners(peer)}
+    resume, parts = _resume_point(ctx, answers, pairs)
     validation, test = RowMask.pack(sides.validation), RowMask.pack(sides.test)
     digests = _digests(nonce, offer.ids)
     exchanges = {}
@@ -183,15 +198,18 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
         ctx.checkpoints.rebind(exchanges)
     for peer, exchange in exchanges.items():
         ctx.link(peer, exchange, (parts or {}).get(peer, 0))
-    return Agreement.of(offer, sides, resume=resume)
+    return Agreement.of(offer, sides, resume=resume, columns=columns, classes=offer.classes)
 
 
 def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
     """Run a passive party's handshake; arguments and errors as for :func:`handshake_active`."""
     mine = _hello(ctx, offer, b"")
     ctx.send(ctx.active, mine, _STEP)
+    if partners := ctx.topology.partners(ctx.party):
+        ctx.send(ctx.active, PairHistories({peer: ctx.checkpoints.digests(peer) for peer in partners}), _STEP)
     theirs = ctx.recv(ctx.active, Hello, _STEP)
     _compare(ctx.party, ctx.active, mine, theirs)
+    classes = _stated(ctx.active, "classes", theirs.classes)
     begin = ctx.recv(ctx.active, RowSplit, _STEP)
     with ctx.blaming(ctx.active, "Begin", _STEP):
         validation, test = (mask.unpack(len(offer.ids)) for mask in (begin.validation, begin.test))
@@ -204,21 +222,23 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
             code="peer-message",
         )
     sides, digests = RowMasks(validation=validation, test=test), _digests(theirs.nonce, offer.ids)
+    terms = _terms(offer, sides, digests)
     if begin.history or begin.resume:
         if (begin.resume, begin.history) not in zip(mine.checkpoints, mine.histories, strict=True):
             reason = f"requests to resume from checkpoint {begin.resume}, which {ctx.party!r} does not have"
             raise PeerError(ctx.active, reason, message="Begin", step=_STEP, code="peer-message", value=begin.resume)
-        exchange = ctx.checkpoints.exchange(begin.resume, ctx.active)
+        exchanges = {peer: ctx.checkpoints.exchange(begin.resume, peer) for peer in (ctx.active, *partners)}
         ctx.checkpoints.discard(begin.resume)
     else:
         if ctx.checkpoints.progress:
             raise _history_error({ctx.active: 0, ctx.party: ctx.checkpoints.progress})
-        exchange = Exchange.begin(theirs.nonce, ctx.party, _terms(offer, sides, digests))
-        ctx.checkpoints.discard(None)
-        ctx.checkpoints.save(0, _Start(), exchanges={ctx.active: exchange})
+        exchanges = _pair_exchanges(ctx, partners, terms)
+        exchanges[ctx.active] = Exchange.begin(theirs.nonce, ctx.party, terms)
+        ctx.checkpoints.begin(_Start(), exchanges)
     ctx.send(ctx.active, digests, _STEP)
-    ctx.link(ctx.active, exchange, begin.resume)
-    return Agreement.of(offer, sides, resume=begin.resume or None)
+    for peer, exchange in exchanges.items():
+        ctx.link(peer, exchange, begin.resume)
+    return Agreement.of(offer, sides, resume=begin.resume or None, classes=classes)
 
 
 class _Start(msgspec.Struct, frozen=True):
@@ -228,8 +248,41 @@ class _Start(msgspec.Struct, frozen=True):
 def _hello(ctx: Context, offer: Proposal, nonce: bytes) -> Hello:
     own = ctx.checkpoints
     histories = () if ctx.party == ctx.active else own.digests(ctx.active)
-    rows = len(offer.ids)
-    return Hello(version("labelward"), ctx.party, offer.job, rows, nonce, own.numbers(), histories, dict(offer.terms))
+    coordinates = ctx.party == ctx.active
+    return Hello(
+        version=version("labelward"),
+        party=ctx.party,
+        job=offer.job,
+        rows=len(offer.ids),
+        nonce=nonce,
+        checkpoints=own.numbers(),
+        histories=histories,
+        terms=dict(offer.terms),
+        columns=0 if coordinates else offer.columns,
+        classes=offer.classes if coordinates else 0,
+    )
+
+
+def _stated(peer: str, what: str, number: int) -> int:
+    """Return a size that a peer states of its data; :class:`PeerError` for one that no table has."""
+    if not 0 <= number <= _MOST_STATED:
+        reason = f"states {number} {what} where at most {_MOST_STATED} can be"
+        raise PeerError(peer, reason, message="Hello", step=_STEP, code="peer-message", value=number)
+    return number
+
+
+def _pair_exchanges(ctx: Context, partners: Sequence[str], terms: tuple[bytes, ...]) -> dict[str, Exchange]:
+    """Begin the exchanges of a passive party with others of its kind: the first of each two draws the key."""
+    order, exchanges = list(ctx.topology.assigned), {}
+    later = [peer for peer in partners if order.index(peer) > order.index(ctx.party)]
+    for peer in later:
+        nonce = ctx.protection.bytes(32)
+        ctx.send(peer, PairStart(nonce), _STEP)
+        exchanges[peer] = Exchange.begin(nonce, peer, terms)
+    for peer in partners:
+        if peer not in later:
+            exchanges[peer] = Exchange.begin(ctx.recv(peer, PairStart, _STEP).nonce, ctx.party, terms)
+    return exchanges
 
 
 def _terms(offer: Proposal, sides: RowMasks, digests: RowIdDigests) -> tuple[bytes, ...]:
@@ -238,8 +291,13 @@ def _terms(offer: Proposal, sides: RowMasks, digests: RowIdDigests) -> tuple[byt
     return msgspec.msgpack.encode(agreed), sides.digest().encode(), digests.ids
 
 
-def _resume_point(ctx: Context, answers: Mapping[str, Hello]) -> tuple[int | None, dict[str, int] | None]:
+def _resume_point(
+    ctx: Context, answers: Mapping[str, Hello], pairs: Mapping[str, Mapping[str, tuple[bytes, ...]]]
+) -> tuple[int | None, dict[str, int] | None]:
     """Return the own checkpoint to resume from and the peers' numbers; None for those: a new training begins.
+
+    Args:
+        pairs: by peer, and by each party that it exchanges messages with, the digest of the two for each checkpoint.
 
     Raises:
         HandshakeError: a party has progress that the others do not share.
@@ -251,6 +309,7 @@ def _resume_point(ctx: Context, answers: Mapping[str, Hello]) -> tuple[int | Non
             reason = f"states {len(answer.histories)} histories of {len(answer.checkpoints)} checkpoints"
             raise PeerError(peer, reason, message="Hello", step=_STEP, code="peer-message")
         theirs[peer] = dict(zip(answer.checkpoints, answer.histories, strict=True))
+    _keep_agreed(theirs, pairs)
     found = own.common(theirs)
     if found is not None and (found[0] or own.progress <= 1 or not ctx.peers):
         return found
@@ -259,6 +318,21 @@ def _resume_point(ctx: Context, answers: Mapping[str, Hello]) -> tuple[int | Non
         strangers = {peer for peer in theirs if own.numbers() and not {*own.digests(peer)} & {*theirs[peer].values()}}
         raise _history_error(progress, strangers)
     return (0 if own.numbers() else None), None
+
+
+def _keep_agreed(theirs: Mapping[str, dict[int, bytes]], pairs: Mapping[str, Mapping[str, tuple[bytes, ...]]]) -> None:
+    """Forget the checkpoints of peers whose exchanges with each other differ, or are in only one of two parties."""
+    of_pair: dict[tuple[str, str], dict[int, bytes]] = {}
+    for peer, by_partner in pairs.items():
+        for partner, digests in by_partner.items():
+            if len(digests) != len(theirs[peer]):
+                reason = f"states {len(digests)} histories of {len(theirs[peer])} checkpoints"
+                raise PeerError(peer, reason, message="PairHistories", step=_STEP, code="peer-message")
+            of_pair[peer, partner] = dict(zip(theirs[peer], digests, strict=True))
+    for (peer, partner), found in of_pair.items():
+        for number, digest in found.items():
+            if of_pair.get((partner, peer), {}).get(number) != digest:
+                theirs[peer].pop(number, None)
 
 
 def _history_error(progress: Mapping[str, int], strangers: Set[str] = frozenset()) -> HandshakeError:
@@ -274,7 +348,8 @@ def _history_error(progress: Mapping[str, int], strangers: Set[str] = frozenset(
     told = ", ".join(f"{party!r} has {words}" for party, words in stated.items())
     return HandshakeError(
         f"the parties have no common checkpoint of this training: {told}. A party was started in another folder, or "
-        "lost its files; start it in its folder, or begin anew with --restart at every party that has a checkpoint",
+        "lost its files; start it in its folder, or begin anew: with --restart at every party that has a checkpoint, "
+        "with --force at one that lost the noise that it had drawn",
         code="disagreement",
         value=dict(progress),
     )
@@ -299,15 +374,15 @@ def _digest_of(nonce: bytes, kind: bytes, digests: Sequence[bytes]) -> bytes:
 def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
     if theirs.party != peer:
         raise HandshakeError(
-            f"the peer at {peer!r} calls itself {_sanitize(theirs.party)!r}",
+            f"the peer at {peer!r} calls itself {quoted(theirs.party)!r}",
             code="identity",
-            value=_sanitize(theirs.party),
+            value=quoted(theirs.party),
         )
     if mine.version != theirs.version:
         raise HandshakeError(
-            f"{party!r} runs labelward {mine.version} and {peer!r} runs {_sanitize(theirs.version)}",
+            f"{party!r} runs labelward {mine.version} and {peer!r} runs {quoted(theirs.version)}",
             code="disagreement",
-            value={party: mine.version, peer: _sanitize(theirs.version)},
+            value={party: mine.version, peer: quoted(theirs.version)},
         )
     _compare_values("the job", party, peer, mine.job, theirs.job)
     _compare_values("the versions of libraries", party, peer, mine.terms, theirs.terms)
@@ -326,7 +401,7 @@ def _compare_values(what: str, party: str, peer: str, mine: Mapping[str, str], t
         sides = sorted([(party, mine), (peer, theirs)], key=lambda side: side[0])  # the same text at both
         (one, ones), (other, others) = sides
         values = {
-            _sanitize(key): {one: _sanitize(ones.get(key, "absent")), other: _sanitize(others.get(key, "absent"))}
+            quoted(key): {one: quoted(ones.get(key, "absent")), other: quoted(others.get(key, "absent"))}
             for key in differing[:_MOST_LISTED]
         }
         listed = "; ".join(
@@ -335,12 +410,6 @@ def _compare_values(what: str, party: str, peer: str, mine: Mapping[str, str], t
         if len(differing) > _MOST_LISTED:
             listed += f"; and {len(differing) - _MOST_LISTED} more"
         raise HandshakeError(f"the parties disagree on {what}: {listed}", code="disagreement", value=values)
-
-
-def _sanitize(text: str) -> str:
-    """Return a peer's text made safe to print, log and forward: one short line of printable characters."""
-    short = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
-    return "".join(char if char.isprintable() else "?" for char in short)
 
 
 def _compare_ids(party: str, peer: str, rows: int, mine: RowIdDigests, theirs: RowIdDigests) -> None:

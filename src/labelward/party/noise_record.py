@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
-from labelward.errors import FileFormatError, OutputError, PolicyError
+from labelward.errors import OutputError, PolicyError
 from labelward.party.checkpoint import Checkpoints, write_durably
+from labelward.party.json_file import encode_versioned, read_versioned
 from labelward.party.purge_record import read_purges
 from labelward.policy.base import Policy
 
@@ -54,20 +55,7 @@ def read_draws(path: Path) -> tuple[NoiseDraw, ...]:
     Raises:
         FileFormatError: the record is damaged, or of another format version.
     """
-    try:
-        stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
-    except FileNotFoundError:
-        return ()
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"cannot be read ({error})", code="unreadable", field=str(path)) from error
-    if stored.format != FORMAT:
-        raise FileFormatError(
-            f"format {stored.format}; this version reads format {FORMAT}",
-            code="format-version",
-            field=str(path),
-            value=stored.format,
-        )
-    return stored.draws
+    return read_versioned(path, _Stored, FORMAT).draws if path.exists() else ()
 
 
 def refuse_redraw(drawing: Iterable[Policy], checkpoints: Checkpoints) -> None:
@@ -150,8 +138,7 @@ def supersede_draws(path: Path) -> None:
 
 
 def _write(path: Path, draws: tuple[NoiseDraw, ...]) -> None:
-    content = msgspec.json.format(msgspec.json.encode(_Stored(format=FORMAT, draws=draws)), indent=2) + b"\n"
     try:
-        write_durably(path, content)
+        write_durably(path, encode_versioned(_Stored(format=FORMAT, draws=draws)))
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror}", code="unwritable", field=str(path)) from error

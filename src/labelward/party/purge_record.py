@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from labelward.errors import FileFormatError
+from labelward.party.json_file import encode_versioned, read_versioned
 
 PURGED_FILE = "purged.json"
 FORMAT = 1
@@ -51,25 +51,12 @@ def read_purges(folder: Path) -> tuple[Purge, ...]:
         FileFormatError: the record is damaged, or of another format version.
     """
     path = folder / PURGED_FILE
-    try:
-        stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
-    except FileNotFoundError:
-        return ()
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"cannot be read ({error})", code="unreadable", field=str(path)) from error
-    if stored.format != FORMAT:
-        raise FileFormatError(
-            f"format {stored.format}; this version reads format {FORMAT}",
-            code="format-version",
-            field=str(path),
-            value=stored.format,
-        )
-    return stored.purges
+    return read_versioned(path, _Stored, FORMAT).purges if path.exists() else ()
 
 
 def encode_purges(purges: tuple[Purge, ...]) -> bytes:
     """Return the content of ``purged.json``."""
-    return msgspec.json.format(msgspec.json.encode(_Stored(format=FORMAT, purges=purges)), indent=2) + b"\n"
+    return encode_versioned(_Stored(format=FORMAT, purges=purges))
 
 
 def purge_date(folder: Path) -> str | None:

@@ -11,12 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from labelward.messages.base import Message, wire_name
-from labelward.messages.handshake import ExchangeDigest, Hello, RowIdDigests, RowSplit
+from labelward.messages.handshake import (
+    ExchangeDigest,
+    Hello,
+    PairHistories,
+    PairStart,
+    RowIdDigests,
+    RowSplit,
+)
 
 ACTIVE, PASSIVE = "active", "passive"
 """Roles of the protocols with one label holder."""
 
-_GREETING = frozenset(wire_name(kind) for kind in (Hello, RowSplit, RowIdDigests, ExchangeDigest))
+_GREETING = frozenset(wire_name(kind) for kind in (Hello, RowSplit, RowIdDigests, PairHistories, ExchangeDigest))
+_PAIRING = frozenset(wire_name(kind) for kind in (PairStart, ExchangeDigest))
+GREETING = _GREETING | _PAIRING
+"""Messages that belong to no exchange."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +80,19 @@ class Topology:
         """Return the names of the messages that one party may send another; None: any."""
         if not self.roles:
             return None
-        greeting = _GREETING if self.coordinator in (sender, receiver) else frozenset()
-        kinds = self.roles[self.assigned[sender]].sends.get(self.assigned[receiver], ())
-        return greeting | frozenset(map(wire_name, kinds))
+        greeting = _GREETING if self.coordinator in (sender, receiver) else frozenset[str]()
+        if self._speak(sender, receiver):
+            greeting = _PAIRING
+        return greeting | self._kinds(sender, receiver)
+
+    def partners(self, party: str) -> tuple[str, ...]:
+        """Return the parties that a party exchanges messages with although neither of them coordinates."""
+        return tuple(peer for peer in self.peers(party) if self._speak(party, peer))
+
+    def _speak(self, one: str, other: str) -> bool:
+        return self.coordinator not in (one, other) and bool(self._kinds(one, other) | self._kinds(other, one))
+
+    def _kinds(self, sender: str, receiver: str) -> frozenset[str]:
+        roles = self.roles
+        kinds = roles[self.assigned[sender]].sends.get(self.assigned[receiver], ()) if roles else ()
+        return frozenset(map(wire_name, kinds))

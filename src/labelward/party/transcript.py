@@ -4,7 +4,7 @@ A transcript file is ``magic`` followed by records: a little-endian uint32 lengt
 type, step, payload, frame]``, and the SHA-256 of the previous record's hash and this body. Kinds: ``header``,
 ``received`` (the message, ciphertexts as digests), ``sent`` (type and size only), ``observed``, ``applied`` (a policy,
 with parameters and account), ``linked`` (the exchange with a peer, from which this attempt goes on; the type names the
-party that coordinates), ``attempt`` (the
+first of the two in party order), ``attempt`` (the
 run resumes here, in a new attempt), and ``end``; a file without ``end`` was cut off. ``frame`` is the SHA-256 of a
 message as it was sent or received, from which :meth:`labelward.party.view.View.exchanges` recomputes the exchanges.
 
@@ -299,7 +299,7 @@ def _records(path: Path, data: bytes) -> Iterator[tuple[TranscriptEntry, int, by
             )
         try:
             entry = _entries.decode(memoryview(data)[start:end])
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise FileFormatError(
                 f"record {number} cannot be read: {error}", code="damaged", field=str(path), value=number
             ) from error
@@ -338,5 +338,5 @@ def decode_header(entry: TranscriptEntry) -> Header:
                 value=version,
             )
         return _headers.decode(entry.payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FileFormatError(f"a damaged view header: {error}", code="damaged") from error

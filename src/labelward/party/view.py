@@ -20,13 +20,16 @@ import msgspec
 
 from labelward.errors import CodecError, FileFormatError
 from labelward.messages.base import CipherDigest, Message, Observation, Released, wire_name
-from labelward.messages.codec import decode_fields
+from labelward.messages.codec import decode_fields, schema
 from labelward.messages.handshake import ExchangeDigest
+from labelward.messages.splitnn import TRAINING, EpochOrder
 from labelward.party.evidence import Evidence, job_digest
-from labelward.party.exchange import Exchange
+from labelward.party.exchange import Exchange, ExchangeLog
 from labelward.party.purge_record import PURGED_FILE, purge_date
+from labelward.party.roles import GREETING
 from labelward.party.transcript import FILE_NAME, Header, TranscriptEntry, decode_header, read_entries
 
+_OF_EPOCHS = frozenset(map(wire_name, TRAINING))
 M = TypeVar("M", bound=Message)
 O = TypeVar("O", bound=Observation)  # noqa: E741
 
@@ -77,6 +80,14 @@ class View:
     def first(self, records: int) -> View:
         """Return the view as it was after so many records, its header included."""
         return View(self._header, self._entries[: max(records - 1, 0)])
+
+    def first_trees(self, trees: int) -> View:
+        """Return the view without what is of any but the first trees in which its party took part."""
+        return View(self._header, (entry for entry in self._entries if not _of_later_tree(entry, trees)))
+
+    def first_epochs(self, epochs: int) -> View:
+        """Return the view without what is of any but the first epochs of a split network's training."""
+        return View(self._header, (entry for entry in self._entries if not _of_later_epoch(entry, epochs)))
 
     @property
     def header(self) -> Header:
@@ -179,32 +190,42 @@ class View:
             FileFormatError: an attempt goes on from an exchange that the records before it do not give, or a peer
                 stated another digest: records are missing, or were changed.
         """
-        found: dict[str, tuple[Exchange, bool]] = {}
+        logs: dict[str, tuple[ExchangeLog, str]] = {}
+        stated: dict[str, bool] = {}
         awaited = {_exchange(entry).digest for entry in self._entries if entry.kind == "linked"}
-        reached, coordinator = set[bytes](), ""
+        reached, early = set[bytes](), dict[str, list[TranscriptEntry]]()
         statement = wire_name(ExchangeDigest)
+
+        def extend(entry: TranscriptEntry) -> None:
+            log, first = logs[entry.peer]
+            outward = (entry.kind == "sent") == (first == self.party)
+            log.frames.append((entry.frame, outward))
+            if getattr(schema(entry.type), "ends", False):
+                log.end(outward=outward)
+            reached.update(awaited & {log.whole.digest, log.ended.digest})
+
         for entry in self._entries:
             if entry.kind == "attempt":
-                found = {}
+                logs, stated, early = {}, {}, {}
             elif entry.kind == "linked":
                 exchange = _exchange(entry)
                 if any(exchange.frames) and exchange.digest not in reached:
                     raise _missing(entry.peer)
                 reached.add(exchange.digest)
-                coordinator = entry.type
-                found[entry.peer] = exchange, False
-            elif entry.kind in ("sent", "received") and entry.peer in found:
-                exchange, _ = found[entry.peer]
-                if entry.type != statement:
-                    outward = (entry.kind == "sent") == (coordinator == self.party)
-                    exchange = exchange.extended(entry.frame, outward=outward)
-                    found[entry.peer] = exchange, False
-                    reached |= awaited & {exchange.digest}
-                elif entry.kind == "received":
-                    if _decode(entry).digest != exchange.digest:
+                logs[entry.peer], stated[entry.peer] = (ExchangeLog(exchange), entry.type), False
+                for each in early.pop(entry.peer, ()):
+                    extend(each)
+            elif entry.kind == "received" and entry.peer not in logs and entry.type not in GREETING:
+                early.setdefault(entry.peer, []).append(entry)
+            elif entry.kind in ("sent", "received") and entry.peer in logs:
+                if entry.type not in GREETING:
+                    extend(entry)
+                    stated[entry.peer] = False
+                elif entry.kind == "received" and entry.type == statement:
+                    if _decode(entry).digest != logs[entry.peer][0].whole.digest:
                         raise _missing(entry.peer)
-                    found[entry.peer] = exchange, True
-        return found
+                    stated[entry.peer] = True
+        return {peer: (log.whole, stated[peer]) for peer, (log, _) in logs.items()}
 
     def require(self, evidence: Evidence, party: str) -> None:
         """Compare the exchanges with what a share says of the training.
@@ -241,10 +262,24 @@ class View:
         return self._entries if self.attempts == 1 else tuple(_deduplicate(self._entries))
 
 
+def _of_later_tree(entry: TranscriptEntry, trees: int) -> bool:
+    """Return whether a record is of a tree of this number, counted from 0, or of a later one."""
+    if entry.kind not in ("received", "observed") or "tree" not in schema(entry.type).__struct_fields__:
+        return False
+    return bool((entry.step[0] if entry.step else _decode(entry).tree) >= trees)
+
+
+def _of_later_epoch(entry: TranscriptEntry, epochs: int) -> bool:
+    """Return whether a record is of an epoch of this number, counted from 0, or of a later one."""
+    if entry.kind == "observed" and entry.type == EpochOrder.__name__:
+        return bool(_decode(entry).epoch >= epochs)
+    return entry.kind == "received" and entry.type in _OF_EPOCHS and entry.step[0] >= epochs
+
+
 def _exchange(entry: TranscriptEntry) -> Exchange:
     try:
         return msgspec.msgpack.decode(entry.payload, type=Exchange)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FileFormatError(f"a damaged record: {error}", code="damaged", value=entry.type) from error
 
 

@@ -28,8 +28,23 @@ _REPLACED = ".replaced"
 _REPORT_FILE = "report.html"
 
 PARTY_LOG = "log.jsonl"
-Purpose = Literal["audit", "train", "party"]
-_DESCRIPTIONS: dict[Purpose, str] = {"audit": "an audit", "train": "a training", "party": "a party's run"}
+SEARCH_FILES = (
+    "search.json",
+    "evaluations.jsonl",
+    "front.jsonl",
+    "result.json",
+    "settings",
+    "optuna.journal",
+    "tune.html",
+)
+"""What a search writes, besides its job and its private seeds."""
+Purpose = Literal["audit", "train", "party", "tune"]
+_DESCRIPTIONS: dict[Purpose, str] = {
+    "audit": "an audit",
+    "train": "a training",
+    "party": "a party's run",
+    "tune": "a search",
+}
 
 
 def data_folder(out: Path, seed: int) -> Path:
@@ -42,8 +57,8 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
 
     Args:
         job: job with defaults filled in.
-        purpose: ``"audit"`` and ``"party"`` resume in a folder of the same job (a party even with other network
-            settings); ``"train"`` never does.
+        purpose: ``"audit"``, ``"tune"`` and ``"party"`` resume in a folder of the same job (a party even
+            with other network settings); ``"train"`` never does.
         force: whether a folder of another job with the same purpose may be cleared.
 
     Raises:
@@ -79,7 +94,7 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
 
 
 @contextlib.contextmanager
-def locked_output(out: Path, job: Job, purpose: Literal["audit", "party"] = "audit", *, force: bool) -> Iterator[None]:
+def locked_output(out: Path, job: Job, purpose: Purpose = "audit", *, force: bool) -> Iterator[None]:
     """Lock a folder for this process and write ``job.toml``; ``force`` clears the files of an earlier run.
 
     Raises:
@@ -134,8 +149,8 @@ def atomic_directory(out: Path, job: Job) -> Iterator[Path]:
                     _remove(side)
 
 
-def relocate_table(out: Path, job: Job) -> None:
-    """Update the table path in the stored job of an audit after folder and table were moved.
+def relocate_table(out: Path, job: Job, kind: Literal["audit", "tune"] = "audit") -> None:
+    """Update the table path in the stored job of an audit, or of a search, after folder and table were moved.
 
     Nothing is changed if anything else in the job differs, or if the file has another name. The rows themselves are
     compared when the audit resumes.
@@ -148,10 +163,10 @@ def relocate_table(out: Path, job: Job) -> None:
     """
     with output_errors(out):
         text = _job_text(out)
-        if text.startswith(_marker("audit")) and _differing(text, job.to_toml()) == ["data.table"]:
+        if text.startswith(_marker(kind)) and _differing(text, job.to_toml()) == ["data.table"]:
             stored = str(tomllib.loads(text)["data"].get("table"))
             if Path(stored).name == Path(str(job.data.table)).name:
-                _write_job(out, job, "audit")
+                _write_job(out, job, kind)
 
 
 def _take_place(side: Path, out: Path) -> None:
@@ -323,6 +338,8 @@ def _owned(job: str, purpose: Purpose) -> list[str]:
     """Return the names that a run of this job writes into its folder, except ``job.toml``."""
     if purpose == "audit":
         return [RESULTS_FILE, _REPORT_FILE, PRIVATE_FILE, "data", "runs"]
+    if purpose == "tune":
+        return [*SEARCH_FILES, PRIVATE_FILE]
     own = [PARTY_FILE, PARTY_LOG, _REPORT_FILE] if purpose == "party" else [TRAINING_FILE]
     own.append(PRIVATE_FILE)
     with contextlib.suppress(tomllib.TOMLDecodeError):

@@ -7,8 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from labelward.runs.json_records import read_json, write_json
+from labelward.party.json_file import read_versioned
 from labelward.runs.schema import Cost, KeyInfo
+from labelward.runs.secure_files import write_json
 
 FORMAT = 1
 PARTY_FILE = "party.json"
@@ -83,4 +84,4 @@ def read_party_record(folder: Path) -> PartyRecord | None:
         FileFormatError: the file is damaged or of another format version.
     """
     path = folder / PARTY_FILE
-    return read_json(path, PartyRecord, FORMAT) if path.exists() else None
+    return read_versioned(path, PartyRecord, FORMAT) if path.exists() else None

@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from labelward.errors import FileFormatError, OutputError
+from labelward.party.json_file import read_versioned
 from labelward.rng import PrivateSeed
-from labelward.runs.json_records import read_json, write_json
-from labelward.runs.secure_files import output_errors
+from labelward.runs.secure_files import output_errors, write_json
 
 FORMAT: Final = 1
 PRIVATE_FILE = "private-seeds.json"
@@ -42,7 +42,7 @@ def stored_seeds(folder: Path) -> Seeds:
     with output_errors(path):
         if not path.exists():
             return {}
-    stored = read_json(path, _Stored, FORMAT)
+    stored = read_versioned(path, _Stored, FORMAT)
     try:
         return {party: PrivateSeed.from_hex(text) for party, text in stored.seeds.items()}
     except ValueError as error:

@@ -14,12 +14,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
 from labelward.errors import FileFormatError, JobError, OutputError
 from labelward.job.components import ComponentSpec, Variant
+from labelward.party.json_file import decode_versioned, read_versioned
 from labelward.policy.base import BudgetScope
 from labelward.runs.checks import Metrics, check_baselines, check_finite, check_metrics, check_nested
 from labelward.runs.estimate import Estimate
@@ -293,7 +294,7 @@ def read_rows(folder: Path) -> list[ResultRow]:
     path = folder / RESULTS_FILE
     for number, line in enumerate(_read(path).split(b"\n")[:-1] if path.exists() else [], start=1):
         where = f"{path}, line {number}"
-        row = _decode(line, ResultRow, where)
+        row = decode_versioned(line, ResultRow, FORMAT, field=where)
         try:
             row.check()
         except ValueError as error:
@@ -334,7 +335,7 @@ def read_run(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int, devi
         FileFormatError: ``run.json`` is damaged or of another format version.
     """
     path = run_folder(folder, defense, seed, deviation) / RUN_FILE
-    return _decode(_read(path), RunDetails, str(path)) if path.exists() else None
+    return read_versioned(path, RunDetails, FORMAT) if path.exists() else None
 
 
 def run_folder(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int, deviation: str = "") -> Path:
@@ -389,25 +390,3 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}", code="unreadable", value=str(path)) from error
-
-
-Stored = TypeVar("Stored", ResultRow, RunDetails)
-
-
-class _Version(msgspec.Struct):
-    format: int
-
-
-def _decode(data: bytes, kind: type[Stored], where: str) -> Stored:
-    try:
-        version = msgspec.json.decode(data, type=_Version).format
-        if version != FORMAT:
-            raise FileFormatError(
-                f"format {version}; this version reads format {FORMAT}",
-                code="format-version",
-                field=where,
-                value=version,
-            )
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"damaged: {error}", code="damaged", field=where) from error

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
 from labelward.errors import OutputError
+from labelward.party.json_file import encode_versioned
 
 LOCK_FILE = ".lock"
 
@@ -47,6 +50,12 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
+
+
+def write_json(path: Path, record: msgspec.Struct) -> None:
+    """Write a record with a format version atomically; :class:`OutputError` if it cannot be written."""
+    with atomic_write(path) as file:
+        file.write(encode_versioned(record))
 
 
 @contextlib.contextmanager

@@ -9,11 +9,12 @@ import msgspec
 import numpy as np
 
 from labelward.data import VerticalDataset
+from labelward.party.json_file import read_versioned
 from labelward.party.transcript import ids_digest
 from labelward.runs.directory import TRAINING_FILE
 from labelward.runs.estimate import Estimate
-from labelward.runs.json_records import read_json, write_json
 from labelward.runs.schema import Cost
+from labelward.runs.secure_files import write_json
 
 FORMAT = 1
 
@@ -114,4 +115,4 @@ def read_record(run: Path) -> TrainingRecord:
     Raises:
         FileFormatError: the file is missing, damaged or of another format version.
     """
-    return read_json(run / TRAINING_FILE, TrainingRecord, FORMAT)
+    return read_versioned(run / TRAINING_FILE, TrainingRecord, FORMAT)

@@ -26,9 +26,9 @@ class Failure:
         return failed(party, f"failed: {self.reason}", self.code)
 
 
-def failed(party: str, reason: str, code: Code) -> PeerError:
-    """Return the error of a failed party; a disagreement has a type of its own."""
-    return (PeerDisagreementError if code == "disagreement" else PeerError)(party, reason, code=code)
+def failed(party: str, reason: str, code: Code, *, about: str | None = None) -> PeerError:
+    """Return the error of a party that failed, or says so ``about`` another; a disagreement has a type of its own."""
+    return (PeerDisagreementError if code == "disagreement" else PeerError)(party, reason, code=code, about=about)
 
 
 class Transport(ABC):
@@ -58,6 +58,9 @@ class Transport(ABC):
             PeerError: a party has failed; carries its name, code and reason (:meth:`Failure.at`). Frames that arrived
                 earlier are delivered first.
         """
+
+    def hold(self, peer: str, held: bool) -> None:  # noqa: B027
+        """Hold back the frames of a peer, or no longer: over a network it then has to wait."""
 
     @abstractmethod
     def fail(self, failure: Failure) -> None:

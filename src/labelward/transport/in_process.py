@@ -46,6 +46,9 @@ class _End(Transport):
                 if not shared.changed.wait(max(0.0, until - time.monotonic())) and time.monotonic() >= until:
                     return None
 
+    def hold(self, peer: str, held: bool) -> None:
+        """See :meth:`Transport.hold`; frames of the same process wait without cost."""
+
     def fail(self, failure: Failure) -> None:
         shared = self._exchange
         with shared.changed:

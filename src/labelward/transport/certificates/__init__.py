@@ -5,7 +5,13 @@ cannot issue such names. References: RFC 5280 (profile), RFC 6125 (host names), 
 data).
 """
 
-from labelward.transport.certificates.credentials import CredentialFinding, Credentials, examine_credentials
+from labelward.transport.certificates.credentials import (
+    REFUSED_FILE,
+    CredentialFinding,
+    Credentials,
+    days_left,
+    examine_credentials,
+)
 from labelward.transport.certificates.identity import (
     addresses_of,
     check_address,
@@ -23,17 +29,21 @@ from labelward.transport.certificates.issue import (
 )
 from labelward.transport.certificates.pem import format_time, read_certificates
 from labelward.transport.certificates.signing import sign_bytes, verify_signature
+from labelward.transport.certificates.source import CredentialSource
 from labelward.transport.certificates.verification import AUTHORITY_FILE, verify_peer
 
 __all__ = [
     "AUTHORITY_DAYS",
     "AUTHORITY_FILE",
+    "REFUSED_FILE",
     "CredentialFinding",
+    "CredentialSource",
     "Credentials",
     "Issued",
     "addresses_of",
     "check_address",
     "check_party_name",
+    "days_left",
     "examine_credentials",
     "fingerprint",
     "format_time",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +15,19 @@ from cryptography import x509
 
 from labelward.errors import CertificateError
 from labelward.transport.certificates import pem, verification
-from labelward.transport.certificates.identity import addresses_of, check_address, check_party_name, fingerprint
+from labelward.transport.certificates.identity import (
+    addresses_of,
+    check_address,
+    check_party_name,
+    fingerprint,
+    party_of,
+)
 
+REFUSED_FILE = "refused.txt"
+"""Optional file of fingerprints, one a line, of certificates that are believed no longer."""
 SOON_DAYS = 30
 """From when on the end of a certificate is worth a note."""
+FINGERPRINT = re.compile("[0-9a-f]{64}")
 T = TypeVar("T")
 
 
@@ -29,12 +39,18 @@ class Credentials:
     chain: bytes  # its own certificate first, then what leads to the authority
     key: bytes = field(repr=False)  # its private key, without a passphrase; never shown nor stored anywhere else
     authority: bytes  # the certificates that it trusts, one or several
+    pinned: frozenset[str] = frozenset()  # fingerprints of the only certificates that are believed; empty: any
+    refused: frozenset[str] = frozenset()  # fingerprints of certificates that are believed no longer
+    folder: Path | None = None  # where they were read
 
     @classmethod
-    def load(cls, folder: Path, party: str, *, now: datetime | None = None) -> Credentials:
-        """Read ``NAME.crt``, ``NAME.key`` and ``authority.crt`` of a folder, and check that they fit.
+    def load(
+        cls, folder: Path, party: str, *, pinned: frozenset[str] = frozenset(), now: datetime | None = None
+    ) -> Credentials:
+        """Read ``NAME.crt``, ``NAME.key``, ``authority.crt`` and ``refused.txt`` of a folder, and check that they fit.
 
         Args:
+            pinned: fingerprints of the certificates that are believed; empty: of all that the authority signed.
             now: with a time zone; the present.
 
         Raises:
@@ -48,12 +64,38 @@ class Credentials:
             chain=_content(folder / f"{party}.crt"),
             key=_content(folder / f"{party}.key"),
             authority=_content(folder / verification.AUTHORITY_FILE),
+            pinned=pinned,
+            refused=read_refused(folder / REFUSED_FILE),
+            folder=folder,
         )
+
+    def verify(self, chain: bytes, party: str | None, *, use: verification.Use | None = None) -> x509.Certificate:
+        """Return the certificate of a peer that this party believes; as :func:`.verification.verify_peer` with its
+        authorities, and what it pins and refuses.
+
+        Raises:
+            CertificateError: the certificate is not believed, is none of those pinned, or is refused.
+        """
+        found = verification.verify_peer(chain, self.authority, party, use=use)
+        seen = fingerprint(found)
+        where = f"the certificate {seen[:16]} of {party_of(found)!r}"
+        if seen in self.refused:
+            raise CertificateError(f"is listed in {REFUSED_FILE}", code="identity", field=where, value=seen)
+        if self.pinned and seen not in self.pinned:
+            reason = "is none of those in [network] pinned of the job"
+            raise CertificateError(reason, code="identity", field=where, value=seen)
+        return found
 
     @property
     def certificate(self) -> x509.Certificate:
         """The party's own certificate."""
         return pem.read_certificates(self.chain, f"the certificate of {self.party!r}")[0]
+
+
+def days_left(certificate: x509.Certificate, *, now: datetime | None = None) -> int | None:
+    """Return for how many days a certificate is still valid, if they are fewer than ``SOON_DAYS``."""
+    left = (certificate.not_valid_after_utc - (now or datetime.now(UTC))).days
+    return left if 0 <= left < SOON_DAYS else None
 
 
 @dataclass(frozen=True)
@@ -108,6 +150,24 @@ def examine_credentials(
             tried(lambda address=address: _check_address(leaf, address, where))  # type: ignore[misc]
         found += _notes_on(leaf, where, now, bool(addresses))
     return [*found, *_notes_on_folder(folder, party, trusted or [])]
+
+
+def read_refused(path: Path) -> frozenset[str]:
+    """Return the fingerprints of a file, one a line, with or without colons; text after ``#`` is a comment.
+
+    Raises:
+        CertificateError: a line is no SHA-256 fingerprint; names it.
+    """
+    if not path.exists():
+        return frozenset()
+    found = set[str]()
+    for number, line in enumerate(_content(path).decode(errors="replace").splitlines(), 1):
+        text = line.partition("#")[0].replace(":", "").strip().lower()
+        if text and not FINGERPRINT.fullmatch(text):
+            reason = f"line {number} is no fingerprint (SHA-256, 64 hexadecimal digits)"
+            raise CertificateError(reason, code="type", field=str(path), value=number)
+        found |= {text} - {""}
+    return frozenset(found)
 
 
 def _read_chain(path: Path, party: str) -> tuple[str, list[x509.Certificate]]:
@@ -172,8 +232,7 @@ def _check_address(leaf: x509.Certificate, address: str, where: str) -> tuple[st
 
 
 def _notes_on(leaf: x509.Certificate, where: str, now: datetime, listens: bool) -> Iterator[CredentialFinding]:
-    left = (leaf.not_valid_after_utc - now).days
-    if 0 <= left < SOON_DAYS:
+    if days_left(leaf, now=now) is not None:
         yield CredentialFinding("note", f"{where}: ends soon; ask for the next one now")
     if listens:
         return

@@ -7,14 +7,15 @@ before are still delivered; then every call raises the reason.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING, Final
 
-from labelward.errors import Code, PeerError, PeerRestartedError
+from labelward.errors import LONGEST_REASON, Code, PeerError, PeerRestartedError, quoted
 from labelward.transport.base import Failure, Transport, failed
-from labelward.transport.grpc.envelope import CHUNK, sanitize
+from labelward.transport.grpc.envelope import CHUNK
 from labelward.transport.grpc.session_records import AttemptEnd, Chunk, RunFailed, chunk_record
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Attempt:
         self.began = time.monotonic()
         self.inbox: deque[tuple[str, bytes, Session | None]] = deque()
         self.left: set[str] = set()
+        self.aside: dict[str, deque[tuple[str, bytes, Session | None]]] = {}
         self.closed = False
         self.failure: PeerError | None = None
 
@@ -49,24 +51,34 @@ class Attempt:
         """Whether the run continues with another attempt."""
         return isinstance(self.failure, PeerRestartedError)
 
+    def hold(self, peer: str, held: bool) -> None:
+        """Put the frames of a peer aside, or back."""
+        if held and peer not in self.aside:
+            self.aside[peer] = deque(each for each in self.inbox if each[0] == peer)
+            self.inbox = deque(each for each in self.inbox if each[0] != peer)
+        elif not held and peer in self.aside:
+            self.inbox.extend(self.aside.pop(peer))
+
     def stop(self, failure: PeerError) -> None:
         """End the attempt with this reason, unless it has ended already."""
         if self.failure is None:
             self.failure = failure
+            for peer in tuple(self.aside):
+                self.hold(peer, False)
 
     def take(self, peer: Peer, item: Chunk | AttemptEnd | RunFailed) -> None:
         """Process a record that a peer sent in this attempt."""
         if isinstance(item, RunFailed):
-            self.stop(from_record(item))
+            self.stop(from_record(peer.name, item))
         elif isinstance(item, AttemptEnd):
             if self.running and peer.name not in self.left:
-                self.inbox.append((peer.name, b"", None))
+                self.aside.get(peer.name, self.inbox).append((peer.name, b"", None))
             self.left.add(peer.name)
         elif self.running:
             frame = peer.progress.assembler.feed(item)
             if frame is not None and peer.session is not None:
-                peer.session.backlog += memory_cost(frame)
-                self.inbox.append((peer.name, frame, peer.session))
+                peer.session.keep(memory_cost(frame))
+                self.aside.get(peer.name, self.inbox).append((peer.name, frame, peer.session))
 
 
 class NetworkEnd(Transport):
@@ -118,6 +130,11 @@ class NetworkEnd(Transport):
                 session.release(memory_cost(frame))
             return sender, frame
 
+    def hold(self, peer: str, held: bool) -> None:
+        """Leave the frames of a peer where they are, so that it soon has no room to send."""
+        with self._node.lock:
+            self._attempt.hold(peer, held and self._attempt.running)
+
     def fail(self, failure: Failure) -> None:
         """Report the failure to the peers: that of this party, or the first one if it is known."""
         with self._node.lock:
@@ -136,10 +153,11 @@ class NetworkEnd(Transport):
             if attempt.failure is None:
                 self._node.broadcast(AttemptEnd(attempt.name))
             attempt.closed = True
-            for _, frame, session in attempt.inbox:
+            for _, frame, session in (*attempt.inbox, *itertools.chain(*attempt.aside.values())):
                 if session is not None:
                     session.release(memory_cost(frame))
             attempt.inbox.clear()
+            attempt.aside.clear()
             self._node.lock.notify_all()
 
     def _check(self) -> None:
@@ -160,6 +178,9 @@ class NetworkEnd(Transport):
             present = session is not None and session.incarnation == attempt.incarnations[name]
             if session is not None and present and session.room:
                 return session
+            for each in self._node.peers.values():
+                if each.session is not None:
+                    each.session.relax()
             taken = session.acknowledged if session is not None and present else -1
             if taken != progress[0]:
                 progress = (taken, now)
@@ -180,7 +201,11 @@ def to_record(attempt: bytes, error: PeerError) -> RunFailed:
     return RunFailed(attempt, error.peer, error.reason, error.code if error.code in _CODES else _FAILED)
 
 
-def from_record(item: RunFailed) -> PeerError:
-    """Return the error that a record reports; a code outside ``_CODES`` becomes that of a failed party."""
+def from_record(sender: str, item: RunFailed) -> PeerError:
+    """Return the error that a peer reports of itself, or claims of another party.
+
+    A code outside ``_CODES`` becomes that of a failed party.
+    """
     code = next((code for code in _CODES if code == item.code), _FAILED)
-    return failed(sanitize(item.party), sanitize(item.reason), code)
+    party = quoted(item.party)
+    return failed(sender, quoted(item.reason, LONGEST_REASON), code, about=None if party == sender else party)

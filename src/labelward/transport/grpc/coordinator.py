@@ -31,11 +31,10 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Final
 
-from labelward.errors import CodecError, PeerError, PeerRestartedError
+from labelward.errors import LONGEST_REASON, CodecError, PeerError, PeerRestartedError, quoted
 from labelward.transport.base import Failure
 from labelward.transport.grpc import session_records as records
 from labelward.transport.grpc.attempt import Attempt, from_record, to_record
-from labelward.transport.grpc.envelope import sanitize
 from labelward.transport.grpc.node import Node
 from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.session_handshake import INCARNATION
@@ -56,8 +55,13 @@ class _Coordinator:
 
     def on_session(self, peer: Peer) -> None:
         """Process a new session: a peer has connected, or restarted."""
-        attempt = self.node.attempt
-        if attempt is not None and attempt.running and attempt.incarnations.get(peer.name) in peer.retired:
+        attempt, session = self.node.attempt, peer.session
+        if (
+            attempt is not None
+            and attempt.running
+            and session is not None
+            and attempt.incarnations.get(peer.name, session.incarnation) != session.incarnation
+        ):
             attempt.stop(PeerRestartedError(peer.name, "came back as a new process", code="peer-restarted"))
         self.node.lock.notify_all()
 
@@ -91,7 +95,7 @@ class _Coordinator:
         for peer in self.peers.values():
             if peer.progress.failed is not None:
                 failed, peer.progress.failed = peer.progress.failed, None
-                raise from_record(failed)
+                raise from_record(peer.name, failed)
         for peer in missing:
             error = node.missing(peer, began)
             if error is None and time.monotonic() - began > node.endpoint.silence:
@@ -250,9 +254,7 @@ class PassiveCoordinator(_Coordinator):
         if isinstance(content, records.AttemptCall):
             self._called, self._next = content, None
             if attempt is not None and attempt.running:
-                attempt.stop(
-                    PeerRestartedError(sanitize(content.party), sanitize(content.reason), code="peer-restarted")
-                )
+                attempt.stop(_restarted(peer.name, content))
         elif isinstance(content, records.AttemptBegin):
             names, sizes = set(content.incarnations), {len(each) for each in content.incarnations.values()}
             if (
@@ -290,9 +292,7 @@ class PassiveCoordinator(_Coordinator):
             self.active.progress.told = ""
             while not self.over:
                 if self._called is not None:
-                    raise PeerRestartedError(
-                        sanitize(self._called.party), sanitize(self._called.reason), code="peer-restarted"
-                    )
+                    raise _restarted(self.active.name, self._called)
                 self._notify("saved", records.ShareSaved())
                 self._wait([self.active], began)
             self._known = True  # blocks the acknowledgement until the run is marked; it stays blocked if marking fails
@@ -313,3 +313,9 @@ class PassiveCoordinator(_Coordinator):
         if self.active.session is not None and progress.told != what:
             progress.told = what
             self.active.session.push(records.note_record(content))
+
+
+def _restarted(sender: str, call: records.AttemptCall) -> PeerRestartedError:
+    party = quoted(call.party)
+    about = None if party == sender else party
+    return PeerRestartedError(sender, quoted(call.reason, LONGEST_REASON), code="peer-restarted", about=about)

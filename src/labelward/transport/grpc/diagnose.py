@@ -66,26 +66,26 @@ def _handshake(
 ) -> ListenerDiagnosis:
     from cryptography import x509
 
-    from labelward.transport.certificates import check_address, fingerprint, verify_peer
+    from labelward.transport.certificates import check_address, fingerprint
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # this module looks at the certificate itself, since OpenSSL says less
     context.verify_mode = ssl.CERT_NONE
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
-    with _files(credentials) as (chain, key):
+    with credential_files(credentials) as (chain, key):
         context.load_cert_chain(chain, key)
     tls: str | None = None
     cipher: str | None = None
     try:
+        plain.getpeername()  # of a socket that is closed already Python would lose the wrapped one
         with context.wrap_socket(plain, server_hostname=host) as secure:
             tls, cipher = secure.version(), (secure.cipher() or (None,))[0]
             der = secure.getpeercert(binary_form=True) or b""
             certificate = x509.load_der_x509_certificate(der)
-            pem = ssl.DER_cert_to_PEM_cert(der).encode()
-            verify_peer(_chain(secure, pem), credentials.authority, listener, use="server")
+            credentials.verify(presented_chain(secure), listener, use="server")
             check_address(certificate, host, where=f"the certificate of {listener!r}")
-            if not secure.recv(1):  # grpcio hangs up without a word where it does not like a certificate
+            if not secure.recv(1):
                 return ListenerDiagnosis(
                     reason=f"{listener!r} closed the connection when it saw the own certificate: it does not know the "
                     "authority of it, or its clock says that the certificate is not valid"
@@ -95,17 +95,21 @@ def _handshake(
         return ListenerDiagnosis(reason=str(error), tls=tls, cipher=cipher)
     except ssl.SSLError as error:
         return ListenerDiagnosis(reason=_words(error, address, listener))
-    except ConnectionResetError:
+    except TimeoutError:
+        raise
+    except OSError:
         return ListenerDiagnosis(reason=f"{address} closed the connection during the TLS handshake")
 
 
-def _chain(secure: ssl.SSLSocket, leaf: bytes) -> bytes:
-    """Return the chain that was presented, as PEM, where this version of Python tells it."""
+def presented_chain(secure: ssl.SSLSocket | ssl.SSLObject) -> bytes:
+    """Return the chain that the other end presented, as PEM; the first certificate where Python tells no more."""
     presented = getattr(secure, "get_unverified_chain", None)  # from Python 3.13 on
     if presented is not None:
         return b"".join(ssl.DER_cert_to_PEM_cert(der).encode() for der in presented())
     within = getattr(secure, "_sslobj", None)
-    return "".join(found.public_bytes() for found in within.get_unverified_chain()).encode() if within else leaf
+    if within is not None:
+        return "".join(found.public_bytes() for found in within.get_unverified_chain()).encode()
+    return ssl.DER_cert_to_PEM_cert(secure.getpeercert(binary_form=True) or b"").encode()
 
 
 def _words(error: ssl.SSLError, address: str, listener: str) -> str:
@@ -126,7 +130,7 @@ def _words(error: ssl.SSLError, address: str, listener: str) -> str:
 
 
 @contextlib.contextmanager
-def _files(credentials: Credentials) -> Iterator[tuple[Path, Path]]:
+def credential_files(credentials: Credentials) -> Iterator[tuple[Path, Path]]:
     """OpenSSL's Python face takes files only: these have no name, where the system knows such, so a kill leaves none.
 
     Elsewhere they are this user's, and are gone at once.

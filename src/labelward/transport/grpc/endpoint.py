@@ -12,6 +12,10 @@ Log = Callable[[str, Mapping[str, Any]], None]
 """Called with (event, its fields) from any thread, with locks held: it must be quick and must not call the network."""
 
 
+FrameLimit = Callable[[memoryview], int | None]
+"""Called with the first bytes of a message, returns how many bytes it may have; None: as many as any message."""
+
+
 def split_host_port(address: str, field: str) -> tuple[str, int]:
     """Split ``host:port`` (``[host]:port`` for IPv6); :class:`InputError` names the field."""
     host, colon, port = address.rpartition(":")
@@ -40,8 +44,10 @@ class Endpoint:
     listen: str | None = None  # ``host:port`` at which the listening party listens; None at the others
     timeout: float = 600.0  # seconds that a peer may be away before the run ends
     message_limit: int = 1 << 30  # bytes of one message
+    frame_limit: FrameLimit = lambda head: None  # a further one, by what the message is
     heartbeat: float = 5.0  # seconds between two heartbeats
     silence: float = 21600.0  # seconds that a connected peer may make no progress before the run ends
+    place: bytes = b""  # of the process: equal for processes of one folder, one of which may follow another
 
     def __post_init__(self) -> None:
         if self.party not in self.parties or len(self.parties) < 2 or len(set(self.parties)) != len(self.parties):

@@ -80,9 +80,3 @@ def unpack_envelope(raw: bytes) -> Envelope:
     except UnicodeDecodeError as error:
         raise CodecError("an envelope names no party", code="malformed") from error
     return Envelope(kind, source, target, memoryview(raw)[start:])
-
-
-def sanitize(text: bytes | memoryview | str, limit: int = 300) -> str:
-    """Return text that somebody else wrote, safe to print and to log: one line, printable, short."""
-    read = text if isinstance(text, str) else bytes(text).decode(errors="replace")
-    return "".join(char if char.isprintable() else " " for char in read)[:limit]

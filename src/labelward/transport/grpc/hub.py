@@ -2,30 +2,39 @@
 
 A member is one connection of a party for one run; a party has at most one per run. A newer connection of the same
 process replaces the older one. A newer process of the party closes the connection of the older process, which is told
-so and not admitted again. Queues are bounded: a member whose queue overflows is disconnected and loses nothing, since
-sessions send again what was not acknowledged (:mod:`.session`). The hub stores nothing on disk.
+so and not admitted again; but a process that was started in another folder is itself refused. Queues are bounded: a
+member whose queue overflows is disconnected and loses nothing, since sessions send again what was not acknowledged
+(:mod:`.session`). The hub stores nothing on disk.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from labelward.errors import CodecError
+from labelward.errors import CodecError, quoted
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc.endpoint import Log
+from labelward.transport.grpc.rate import Rate
 from labelward.transport.grpc.session import WINDOW
 from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
 
 _RETIRED: Final = 10_000
 EACH: Final = 8
+_SEAT: Final = 30.0  # seconds
 """Maximum number of connections of one party, each for another run; it leaves room for the other parties."""
+
+RECONNECTIONS: Final = (30, 1)
+"""How often one party may connect: at once, and per second in the long run."""
+
+_TOO_OFTEN: Final = "it connects too often"
 
 
 class Outbox:
@@ -72,13 +81,43 @@ class Outbox:
             yield raw
 
 
+class RefusalLog:
+    """Log of refusals at a bounded rate: of equal ones the 1st, 2nd, 4th, …; of all 20 at once, then 2 in a second.
+
+    Each entry has the ``count`` of its kind, and, where others did not fit, how many were ``omitted`` before it.
+    """
+
+    _KINDS = 1024
+
+    def __init__(self, log: Log) -> None:
+        self._log, self._lock = log, threading.Lock()
+        self._counts: dict[tuple[str, ...], int] = {}
+        self._rate, self._omitted = Rate(20, 2), 0
+
+    def note(self, kind: tuple[str, ...], fields: Mapping[str, Any]) -> None:
+        """Count a refusal, and log it unless too much was logged."""
+        with self._lock:
+            count = self._counts.pop(kind, 0) + 1
+            self._counts[kind] = count  # now the newest
+            while len(self._counts) > self._KINDS:
+                del self._counts[next(iter(self._counts))]
+            if count & (count - 1):
+                return
+            if not self._rate.take():
+                self._omitted += 1
+                return
+            omitted, self._omitted = self._omitted, 0
+        self._log("refused", {**fields, "count": count, **({"omitted": omitted} if omitted else {})})
+
+
 class Registration(msgspec.Struct, frozen=True, array_like=True):
-    """Registration of a party at the hub."""
+    """Registration of a party at the hub; ``place`` as in :class:`~.endpoint.Endpoint`."""
 
     version: int
     run: str
     party: str
     incarnation: bytes
+    place: bytes = b""
 
 
 def encode_registration(register: Registration) -> bytes:
@@ -111,6 +150,15 @@ class Member:
         self.outbox.close()
 
 
+@dataclass
+class Seat:
+    """Which process may speak for a party: those of one place, until they were away for ``_SEAT`` seconds."""
+
+    place: bytes
+    address: str
+    left: float = math.inf  # when its last process was disconnected
+
+
 class Hub:
     """Routes envelopes between members.
 
@@ -119,6 +167,8 @@ class Hub:
         deliver: receives envelopes for the listening party; None: the listener is a relay.
         joined: called with the name of a party that has connected.
         left: called with the name of a party that was disconnected or refused, and the reason.
+        disturbed: called with the name of a party, by certificate, that sends what no party sends or connects too
+            often, and the reason.
     """
 
     def __init__(
@@ -131,12 +181,16 @@ class Hub:
         deliver: Callable[[bytes], None] | None = None,
         joined: Callable[[str], None] = lambda name: None,
         left: Callable[[str, str], None] = lambda name, reason: None,
+        disturbed: Callable[[str, str], None] = lambda name, reason: None,
     ) -> None:
         self.name, self.parties, self.run = name, parties, run
         self._log, self._deliver, self._joined, self._left = log, deliver, joined, left
+        self.disturbed, self._refusals = disturbed, RefusalLog(log)
+        self._connecting: dict[str, Rate] = defaultdict(lambda: Rate(*RECONNECTIONS))
         self._lock = threading.Lock()
         self._members: dict[tuple[str, str], Member] = {}
         self._retired: dict[tuple[str, str, bytes], None] = {}
+        self._seats: dict[tuple[str, str], Seat] = {}
         self._limit = 2 * len(parties) * WINDOW
 
     def admit(self, content: bytes, party: str, fingerprint: str, address: str) -> Member:
@@ -154,15 +208,19 @@ class Hub:
             self._place(member)
         except ConnectionRefused as error:
             self.complain(party, fingerprint, address, str(error))
+            if str(error) == _TOO_OFTEN:
+                self.disturbed(party, _TOO_OFTEN)
             raise
         self._log("connected", {"peer": party, "fingerprint": fingerprint, "address": address})
         self._joined(party)
         return member
 
     def complain(self, party: str, fingerprint: str, address: str, reason: str) -> None:
-        """Log a refusal."""
-        fields = {"peer": envelope.sanitize(party), "fingerprint": fingerprint, "address": address, "reason": reason}
-        self._log("refused", fields)
+        """Log a refusal, at a bounded rate; an empty party: it showed no valid certificate."""
+        fields = {"peer": quoted(party), "fingerprint": fingerprint, "address": address, "reason": reason}
+        self._refusals.note(
+            (party, address.rpartition(":")[0], reason), {name: value for name, value in fields.items() if value}
+        )
         self._left(party, f"it was refused: {reason}")
 
     def leave(self, member: Member) -> None:
@@ -174,6 +232,7 @@ class Hub:
             present = self._members.get(key) is member
             if present:
                 del self._members[key]
+                self._seats[key].left = time.monotonic()
         if present:
             self._log("disconnected", {"peer": member.register.party, "address": member.address, "reason": reason})
             self._left(member.register.party, reason)
@@ -188,7 +247,7 @@ class Hub:
         member.heard = time.monotonic()
         content = envelope.unpack_envelope(raw)
         if content.source != member.register.party or content.target not in self.parties:
-            source, target = envelope.sanitize(content.source), envelope.sanitize(content.target)
+            source, target = quoted(content.source), quoted(content.target)
             raise CodecError(f"an envelope from {source!r} to {target!r}", code="identity", value=(source, target))
         if content.kind in (envelope.WELCOME, envelope.ABSENT):
             raise CodecError("an envelope that only a hub may send", code="peer-message", value=content.kind)
@@ -207,6 +266,8 @@ class Hub:
         """Send a heartbeat to every member; close connections on which nothing arrived for ``silence`` seconds."""
         with self._lock:
             members = list(self._members.values())
+            for key in [key for key, seat in self._seats.items() if time.monotonic() - seat.left > _SEAT]:
+                del self._seats[key]
         for member in members:
             if time.monotonic() - member.heard > silence:
                 member.close(f"nothing was heard from it for {silence:g} s")
@@ -236,14 +297,12 @@ class Hub:
             versions = f"version {register.version} of the transport, {self.name!r} {VERSION}"
             raise ConnectionRefused(f"it speaks {versions}: both need the same labelward", final=True)
         if register.party != party:
-            raise ConnectionRefused(
-                f"its certificate names {party!r}, and it says to be {envelope.sanitize(register.party)!r}"
-            )
+            raise ConnectionRefused(f"its certificate names {party!r}, and it says to be {quoted(register.party)!r}")
         if party not in self.parties or party == self.name:
             guests = ", ".join(repr(name) for name in self.parties if name != self.name)
             raise ConnectionRefused(f"{party!r} is no party that may connect; those are {guests}")
         if self.run is not None and register.run != self.run:
-            raise ConnectionRefused(f"it takes part in another run ({envelope.sanitize(register.run)}; not {self.run})")
+            raise ConnectionRefused(f"it takes part in another run ({quoted(register.run)}; not {self.run})")
         if len(register.incarnation) != INCARNATION:
             raise ConnectionRefused("it does not say which process it is")
         return register
@@ -251,12 +310,17 @@ class Hub:
     def _place(self, member: Member) -> None:
         run, party, own = member.register.run, member.register.party, member.register.incarnation
         with self._lock:
+            if not self._connecting[party].take():
+                raise ConnectionRefused(_TOO_OFTEN)
             if (run, party, own) in self._retired:
                 raise ConnectionRefused(f"a newer process of {party!r} has taken this one's place", final=True)
-            older = self._members.get((run, party))
+            older, seat = self._members.get((run, party)), self._seats.get((run, party))
+            if seat is not None and seat.place != member.register.place and time.monotonic() - seat.left <= _SEAT:
+                reason = f"a process of {party!r} that was started in another folder, at {seat.address}, is in this run"
+                raise ConnectionRefused(reason, final=True)
             if older is None and sum(name == party for _, name in self._members) >= EACH:
                 raise ConnectionRefused(f"{party!r} has {EACH} connections already")
-            self._members[run, party] = member
+            self._members[run, party], self._seats[run, party] = member, Seat(member.register.place, member.address)
             if older is not None and older.register.incarnation != own:
                 self._retired[run, party, older.register.incarnation] = None
                 while len(self._retired) > _RETIRED:

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from labelward.errors import CertificateError, PeerError
+from labelward.errors import LONGEST_REASON, CertificateError, PeerError, quoted
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc.diagnose import ListenerDiagnosis, diagnose_listener
 from labelward.transport.grpc.endpoint import Endpoint, silence_limit
@@ -21,7 +21,6 @@ from labelward.transport.grpc.rpc import METHOD, REGISTER, channel_options, load
 from labelward.transport.grpc.session import WINDOW
 
 if TYPE_CHECKING:
-    from labelward.transport.certificates import Credentials
     from labelward.transport.grpc.node import Node
 
 _FIRST: Final = 0.1
@@ -40,7 +39,6 @@ class HubClient:
     def __init__(self, node: Node, register: bytes) -> None:
         self._node, self._register = node, register
         self._endpoint: Endpoint = node.endpoint
-        self._credentials: Credentials = node.credentials
         self.found: ListenerDiagnosis | None = None
         self._welcome = envelope.pack_envelope(envelope.WELCOME, self._endpoint.listener, self._endpoint.party)
         self._closing = threading.Event()
@@ -98,14 +96,15 @@ class HubClient:
 
     def _diagnose(self) -> str | None:
         """Return why no connection to the listener can be made; None if it can."""
-        found = diagnose_listener(self._endpoint.address, self._credentials, self._endpoint.listener, timeout=_CONNECT)
+        own = self._node.credentials
+        found = diagnose_listener(self._endpoint.address, own, self._endpoint.listener, timeout=_CONNECT)
         if found.reason is None:
             self.found = found
         return found.reason
 
     def _connect(self) -> tuple[bool, str, bool]:
         """Serve one connection to its end; return whether it was established, why it ended, whether that is final."""
-        grpc, credentials, outbox = self._grpc, self._credentials, Outbox(2 * len(self._endpoint.parties) * WINDOW)
+        grpc, credentials, outbox = self._grpc, self._node.credentials, Outbox(2 * len(self._endpoint.parties) * WINDOW)
         secure = grpc.ssl_channel_credentials(credentials.authority, credentials.key, credentials.chain)
         settings = [
             *channel_options(self._endpoint.heartbeat),
@@ -147,7 +146,7 @@ class HubClient:
         return True
 
     def _reason(self, error: Any) -> tuple[str, bool]:
-        codes, code, details = self._grpc.StatusCode, error.code(), envelope.sanitize(error.details() or "")
+        codes, code, details = self._grpc.StatusCode, error.code(), quoted(error.details() or "", LONGEST_REASON)
         if self._silent:
             return f"nothing was heard from {self._endpoint.address} for {self._silence:g} s", False
         if code is codes.PERMISSION_DENIED:

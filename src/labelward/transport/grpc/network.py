@@ -51,7 +51,7 @@ class Network:
         run: identity of the run, which all parties must name; 1 to 100 characters.
         log: called with (event, fields) from any thread; it must be quick and must not call the network. Events:
             "listening", "connected", "disconnected", "session", "refused", "waiting", "attempt", "away", "finished",
-            "unacknowledged". No field carries a private value.
+            "unacknowledged", "expiry", "clock". No field carries a private value.
 
     Raises:
         InputError: this party listens, and cannot at ``endpoint.listen``.
@@ -70,7 +70,7 @@ class Network:
         if endpoint.listen is not None:
             self._listen(endpoint.listen)
         else:
-            register = Registration(VERSION, run, endpoint.party, self._node.incarnation)
+            register = Registration(VERSION, run, endpoint.party, self._node.incarnation, endpoint.place)
             self._hub_client = HubClient(self._node, encode_registration(register))
             self._node.post = self._hub_client.post
         self._ticker = threading.Thread(target=self._tick, daemon=True, name="labelward-heartbeat")
@@ -166,9 +166,10 @@ class Network:
             deliver=node.deliver,
             joined=node.refresh,
             left=node.away,
+            disturbed=node.disturbed,
         )
         node.post = self._hub.post
-        self._listener = Listener(self._hub, listen, node.credentials, endpoint.heartbeat)
+        self._listener = Listener(self._hub, listen, lambda: node.credentials, endpoint.heartbeat)
         node.log("listening", {"listen": listen, "port": self._listener.port})
 
     def _tls(self) -> ListenerDiagnosis | None:

@@ -14,15 +14,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from labelward.errors import CodecError, PeerError
+from labelward.errors import LONGEST_REASON, CodecError, PeerError, quoted
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc import session_records as records
 from labelward.transport.grpc.attempt import Attempt, memory_cost, to_record
 from labelward.transport.grpc.endpoint import Endpoint, Log
 from labelward.transport.grpc.peer import Peer
+from labelward.transport.grpc.rate import Rate
+from labelward.transport.grpc.session import HELD
 from labelward.transport.grpc.session_handshake import INCARNATION
 
 if TYPE_CHECKING:
+    from cryptography import x509
+
     from labelward.transport.certificates import Credentials
 
 _FLOODED = "keeps sending without acknowledgements"
@@ -41,7 +45,10 @@ class Node:
     """
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials, run: str, log: Log) -> None:
-        self.endpoint, self.credentials, self.run = endpoint, credentials, run
+        from labelward.transport.certificates import CredentialSource
+
+        self.endpoint, self.run = endpoint, run
+        self._source = CredentialSource(credentials, self._take_over)
         self.lock = threading.Condition()
         self.incarnation = secrets.token_bytes(INCARNATION)
         self.attempt: Attempt | None = None
@@ -52,11 +59,36 @@ class Node:
         self.on_note: Callable[[Peer, records.Note], None] = _ignore
         self._log, self._strangers = log, 0
         self.peers = {name: Peer(name, self) for name in endpoint.peers}
+        self.warn_of_expiry(endpoint.party, credentials.certificate)
 
     def log(self, event: str, fields: Mapping[str, Any]) -> None:
         """Write to the log; an error of the log, such as a full disk, is ignored."""
         with contextlib.suppress(Exception):
             self._log(event, fields)
+
+    @property
+    def credentials(self) -> Credentials:
+        """Present credentials of this party."""
+        return self._source.current()
+
+    def _take_over(self, credentials: Credentials) -> None:
+        from labelward.transport.certificates import fingerprint
+
+        self.log("certificate", {"fingerprint": fingerprint(credentials.certificate)})
+        self.warn_of_expiry(self.endpoint.party, credentials.certificate)
+
+    @staticmethod
+    def clock() -> float:
+        """Return the time of the day in seconds since 1970; nothing waits by it."""
+        return time.time()
+
+    def warn_of_expiry(self, party: str, certificate: x509.Certificate) -> None:
+        """Log that a party's certificate ends within 30 days, if it does."""
+        from labelward.transport.certificates import days_left
+
+        left = days_left(certificate)
+        if left is not None:
+            self.log("expiry", {"peer": party, "days": left})
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
@@ -79,7 +111,7 @@ class Node:
         with self.guarded(), self.lock:
             peer = self.peers.get(arrived.source)
             if arrived.target != self.endpoint.party or peer is None:
-                self._log_unknown_sender(f"an envelope from {envelope.sanitize(arrived.source)!r} to another")
+                self._log_unknown_sender(f"an envelope from {quoted(arrived.source)!r} to another")
                 return
             self._dispatch(peer, arrived)
             self.lock.notify_all()
@@ -119,8 +151,10 @@ class Node:
     def tick(self) -> None:
         """Send greetings and heartbeats; end an attempt in which a peer is away too long."""
         with self.guarded(), self.lock:
-            now = time.monotonic()
+            now, refused = time.monotonic(), self.credentials.refused
             for peer in self.peers.values():
+                if peer.session is not None and peer.fingerprint in refused:
+                    self.blame(peer, f"shows the certificate {peer.fingerprint[:16]}, which is refused")
                 peer.tick(now)
                 attempt = self.attempt
                 if attempt is not None and attempt.running and peer.name not in attempt.left:
@@ -153,33 +187,40 @@ class Node:
         """Make an attempt the present one; deliver what has arrived for it already."""
         attempt = self.attempt = Attempt(name, incarnations)
         for peer in self.peers.values():
-            held, peer.progress.held = peer.progress.held, []
+            held, peer.progress.held, peer.progress.held_bytes = peer.progress.held, [], 0
             for its, item in held:
-                if peer.session is not None:
-                    peer.session.backlog -= _record_cost(item)
                 self._deliver(peer, its, item)
         return attempt
 
     def _dispatch(self, peer: Peer, arrived: envelope.Envelope) -> None:
+        if peer.blamed:
+            return
         if arrived.kind == envelope.HELLO:
-            if peer.take_hello(arrived.payload):
+            if not peer.rates.greetings.take():
+                self._expect(peer, peer.rates.broken, "greets without end, or whoever passes on its greetings")
+            elif peer.take_hello(arrived.payload):
                 self.on_session(peer)
         elif arrived.kind == envelope.REFUSAL:
             peer.take_refusal(arrived.payload)
         elif arrived.kind == envelope.ABSENT:
             if not peer.confirmed or time.monotonic() - peer.heard > self.endpoint.heartbeat:
-                peer.reason = envelope.sanitize(arrived.payload)
+                peer.reason = quoted(arrived.payload, LONGEST_REASON)
         elif peer.session is not None:
-            before = peer.session.refused["changed"]
+            before = peer.session.refused.copy()
             if arrived.kind == envelope.CONTROL:
+                self._expect(peer, peer.rates.controls, "sends control records without end")
                 peer.session.take_control(arrived.payload)
             elif arrived.kind == envelope.DATA:
                 record = peer.session.open(arrived.payload)
                 if record is not None:
                     self._record(peer, record)
             count = peer.session.refused["changed"]
-            if count > before and _is_power_of_two(count):
-                self.log("refused", {"peer": peer.name, "reason": "a sealed record was changed", "count": count})
+            if count > before["changed"]:
+                self._expect(peer, peer.rates.broken, "sends sealed records that do not fit, or whoever passes them on")
+                if _is_power_of_two(count):
+                    self.log("refused", {"peer": peer.name, "reason": "a sealed record was changed", "count": count})
+            elif peer.session.refused != before:
+                self._expect(peer, peer.rates.useless, "sends records of no use without end, or whoever passes them on")
 
     def _log_unknown_sender(self, reason: str) -> None:
         self._strangers += 1
@@ -189,10 +230,7 @@ class Node:
     def _record(self, peer: Peer, record: bytes) -> None:
         session = peer.session
         if session is not None and session.flooded:
-            if peer.progress.failed is None:
-                error = PeerError(peer.name, _FLOODED, code="peer-message")
-                peer.progress.failed = to_record(b"", error)
-                self._stop(error)
+            self.blame(peer, _FLOODED)
             return
         try:
             item = records.decode_record(record)
@@ -214,9 +252,11 @@ class Node:
                 reason = f"{error} (message_limit at {self.endpoint.party!r})"
                 self._stop(PeerError(peer.name, reason, code="peer-message", value=error.value))
         elif self._may_still_begin(name):
-            peer.progress.held.append((name, item))
-            if peer.session is not None:
-                peer.session.backlog += _record_cost(item)
+            if peer.progress.held_bytes > HELD:
+                self.blame(peer, f"sent more than {HELD} bytes for an attempt that has not begun")
+            else:
+                peer.progress.held_bytes += _record_cost(item)
+                peer.progress.held.append((name, item))
 
     def _may_still_begin(self, name: bytes) -> bool:
         """Whether an attempt can still begin here."""
@@ -228,6 +268,26 @@ class Node:
             attempt is None or attempt.name[:INCARNATION] != incarnation or name > attempt.name
         )
 
+    def blame(self, peer: Peer, reason: str) -> None:
+        """End the run because of what a peer does, once, whether an attempt runs or is awaited."""
+        if not peer.blamed:
+            peer.blamed = True
+            error = PeerError(peer.name, reason, code="peer-message")
+            peer.progress.failed = to_record(b"", error)
+            self._stop(error)
+
+    def disturbed(self, name: str, reason: str) -> None:
+        """A party's connection to the hub of this process was closed or refused for what the party did."""
+        with self.lock:
+            if name in self.peers:
+                self._expect(self.peers[name], self.peers[name].rates.faults, f"disturbs the listener: {reason}")
+                self.lock.notify_all()
+
+    def _expect(self, peer: Peer, rate: Rate, reason: str) -> None:
+        """Count what a peer does rarely, and end the run where it does so too often."""
+        if not rate.take():
+            self.blame(peer, reason)
+
     def _stop(self, error: PeerError) -> None:
         """End the run because of what a peer sent, here and at all peers."""
         self.log("refused", {"peer": error.peer, "reason": error.reason})
@@ -235,6 +295,8 @@ class Node:
         if attempt is not None and attempt.running:
             attempt.stop(error)
             self.broadcast(to_record(attempt.name, error))
+        else:
+            self.broadcast(to_record(b"", error))
 
 
 def _record_cost(item: records.Chunk | records.AttemptEnd | records.RunFailed) -> int:

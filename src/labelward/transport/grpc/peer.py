@@ -14,9 +14,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from labelward.errors import CertificateError, CodecError, HandshakeError
+from labelward.errors import LONGEST_REASON, CertificateError, CodecError, HandshakeError, quoted
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc import session_handshake as handshake
+from labelward.transport.grpc.rate import Rate
 from labelward.transport.grpc.session import Session
 from labelward.transport.grpc.session_records import Assembler, RunFailed
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _AGAIN: Final = 0.5  # seconds between two hellos
 _SAME: Final = 60.0  # seconds between two complaints about the same
 _RETIRED: Final = 1000
+_CLOCKS: Final = 300.0  # seconds by which the clocks of two parties may differ without a warning
 
 
 @dataclass
@@ -44,6 +46,18 @@ class PeerProgress:
     told: str = ""  # last note of the passive party: "", "ready" or "saved"
     failed: RunFailed | None = None  # failure that the peer reported between attempts
     held: list[tuple[bytes, Any]] = field(default_factory=list)  # records of attempts that have not begun here
+    held_bytes: int = 0
+
+
+@dataclass
+class PeerRates:
+    """How often a peer may do what an honest one does rarely; more is no accident, and ends the run with its name."""
+
+    greetings: Rate = field(default_factory=lambda: Rate(60, 5))  # more are dropped
+    controls: Rate = field(default_factory=lambda: Rate(2_000, 500))
+    useless: Rate = field(default_factory=lambda: Rate(10_000, 200))  # repeated, out of order, of an earlier session
+    broken: Rate = field(default_factory=lambda: Rate(100, 10))  # seals that do not fit, greetings over their rate
+    faults: Rate = field(default_factory=lambda: Rate(20, 0.2))  # connections that the listener closed or refused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +75,7 @@ class Peer:
     Attributes:
         session: the present session; None before the first.
         reason: why the peer is not connected, if known.
+        blamed: it has ended the run; nothing more is taken from it.
     """
 
     def __init__(self, name: str, node: Node) -> None:
@@ -69,17 +84,13 @@ class Peer:
         self.name, self.me, self._node, self._endpoint = name, node.endpoint.party, node, node.endpoint
         self.session: Session | None = None
         self.certificate: x509.Certificate | None = None
+        self.fingerprint = ""  # of the certificate
         self.progress = self._new_progress()
         self.reason = "it has not connected yet"
+        self.rates, self.blamed = PeerRates(), False
         self.retired: dict[bytes, None] = {}
         self._private = X25519PrivateKey.generate()
-        public = self._private.public_key().public_bytes_raw()
-        self._core = handshake.encode_greeting(
-            handshake.ProcessIdentity(
-                handshake.VERSION, node.run, self.me, name, node.incarnation, public, node.credentials.chain
-            )
-        )
-        self._digest = handshake.identity_digest(self._core)
+        self._identify()
         self._candidate: CandidateSession | None = None
         self._agreed: CandidateSession | None = None
         self._greeted, self._complaint = 0.0, ("", -_SAME)
@@ -119,15 +130,26 @@ class Peer:
     def take_refusal(self, payload: memoryview) -> None:
         """Remember why the peer refused."""
         if self.session is None:
-            self.reason = f"it refused this party: {envelope.sanitize(payload)}"
+            self.reason = f"it refused this party: {quoted(payload, LONGEST_REASON)}"
 
     def close(self, *, bye: bool) -> None:
         """Send good-bye, if asked."""
         if self.session is not None and bye:
             self.session.control(bye=True)
 
+    def _identify(self) -> None:
+        """State this process's identity, with the present certificate and the key that belongs to it."""
+        node, public = self._node, self._private.public_key().public_bytes_raw()
+        own = self._shown = node.credentials
+        self._core = handshake.encode_greeting(
+            handshake.ProcessIdentity(
+                handshake.VERSION, node.run, self.me, self.name, node.incarnation, public, own.chain
+            )
+        )
+        self._digest = handshake.identity_digest(self._core)
+
     def _new_progress(self) -> PeerProgress:
-        return PeerProgress(Assembler(self._endpoint.message_limit))
+        return PeerProgress(Assembler(self._endpoint.message_limit, self._endpoint.frame_limit))
 
     def _greet(self) -> None:
         from labelward.transport.certificates import sign_bytes
@@ -136,16 +158,24 @@ class Peer:
         seen = signature = b""
         if self._candidate is not None:
             seen = self._candidate.digest
-            signature = sign_bytes(self._node.credentials.key, handshake.signed_statement(self.me, self._digest, seen))
+            signature = sign_bytes(self._shown.key, handshake.signed_statement(self.me, self._digest, seen))
         hello = handshake.Greeting(
-            self._core, seen, signature, self._candidate is not None and self._candidate is self._agreed
+            self._core,
+            seen,
+            signature,
+            self._candidate is not None and self._candidate is self._agreed,
+            self._node.clock(),
         )
         self._node.post(envelope.pack_envelope(envelope.HELLO, self.me, self.name, handshake.encode_greeting(hello)))
 
     def _take_hello(self, hello: handshake.Greeting) -> bool:
         known = handshake.identity_digest(hello.core)
         candidate = next((each for each in (self._agreed, self._candidate) if each and each.digest == known), None)
-        candidate = self._candidate = candidate or self._examine(hello.core, known)
+        if candidate is None:
+            candidate = self._examine(hello.core, known)
+            if self._shown is not self._node.credentials and not hello.seen:
+                self._identify()  # a new process, which has seen no identity of this one
+        self._candidate = candidate
         new = False
         if hello.seen == self._digest and candidate is not self._agreed:
             self._agree(candidate, hello)
@@ -155,15 +185,13 @@ class Peer:
         return new
 
     def _examine(self, raw: bytes, known: bytes) -> CandidateSession:
-        from labelward.transport.certificates import verify_peer
-
         core = handshake.decode_greeting(raw, handshake.ProcessIdentity)
         core.check(run=self._node.run, source=self.name, target=self.me)
         if core.incarnation in self.retired:
             raise HandshakeError(f"a newer process of {self.name!r} has taken this one's place", code="peer-restarted")
         if self.session is not None and core.incarnation == self.session.incarnation:
             raise HandshakeError(f"{self.name!r} changed its keys without a new process", code="peer-message")
-        certificate = verify_peer(core.chain, self._node.credentials.authority, self.name)
+        certificate = self._node.credentials.verify(core.chain, self.name)
         return CandidateSession(core=core, digest=known, certificate=certificate)
 
     def _agree(self, candidate: CandidateSession, hello: handshake.Greeting) -> None:
@@ -187,9 +215,14 @@ class Peer:
             self.me, self.name, core.incarnation, keys, lambda raw: self._node.post(raw), limit=limit
         )
         self.certificate, self._agreed = candidate.certificate, candidate
+        self.fingerprint = fingerprint(candidate.certificate)
         self.progress = self._new_progress()
         self.reason = "its connection was lost"
-        self._node.log("session", {"peer": self.name, "fingerprint": fingerprint(candidate.certificate)})
+        self._node.log("session", {"peer": self.name, "fingerprint": self.fingerprint})
+        self._node.warn_of_expiry(self.name, candidate.certificate)
+        ahead = hello.clock - self._node.clock()
+        if hello.clock and not abs(ahead) <= _CLOCKS:
+            self._node.log("clock", {"peer": self.name, "seconds": round(min(max(ahead, -1e10), 1e10))})
         self.session.control()
 
     def _refuse(self, reason: str) -> None:

@@ -39,10 +39,15 @@ def serve_relay(
     Raises:
         InputError: a party has the relay's name, or the relay cannot listen there.
     """
+    from labelward.transport.certificates import CredentialSource, fingerprint
+
     if credentials.party in parties:
         reason = f"{credentials.party!r} is a party and cannot be the relay as well"
         raise InputError(reason, code="conflict", value=credentials.party)
     hub = Hub(credentials.party, parties, log, run=None)
-    listener = Listener(hub, listen, credentials, heartbeat)
+    source = CredentialSource(
+        credentials, lambda new: log("certificate", {"fingerprint": fingerprint(new.certificate)})
+    )
+    listener = Listener(hub, listen, source.current, heartbeat)
     log("listening", {"listen": listen, "port": listener.port})
     return Relay(hub, listener)

@@ -1,24 +1,21 @@
 """gRPC: one method that exchanges two streams of bytes over mutual TLS 1.3.
 
-grpcio has no option for the minimum TLS version. Its cipher list applies to TLS 1.2 only: a list of pre-shared-key
-ciphers, for which no key exists, leaves TLS 1.3. :mod:`.diagnose` and a test verify this.
+At the listener TLS ends in :mod:`.front`. At those who connect it is grpcio's, which has no option for the minimum TLS
+version. Its cipher list applies to TLS 1.2 only: a list of pre-shared-key ciphers, for which no key exists, leaves TLS
+1.3. :mod:`.diagnose` and a test verify this.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import socket
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
-from labelward.errors import CertificateError, CodecError, InputError
+from labelward.errors import CodecError
 from labelward.transport.grpc import envelope
-from labelward.transport.grpc.endpoint import silence_limit, split_host_port
+from labelward.transport.grpc.endpoint import silence_limit
+from labelward.transport.grpc.front import Front, Visitor
 from labelward.transport.grpc.hub import EACH, ConnectionRefused, Hub, Member
 
 if TYPE_CHECKING:
@@ -28,8 +25,8 @@ SERVICE: Final = "labelward.Hub"
 METHOD: Final = f"/{SERVICE}/Exchange"
 REGISTER: Final = "labelward-register-bin"
 
+_CIPHERS = "ECDHE-PSK-CHACHA20-POLY1305"
 _SETTINGS = {
-    "GRPC_SSL_CIPHER_SUITES": "ECDHE-PSK-CHACHA20-POLY1305",
     "GRPC_VERBOSITY": "NONE",
     "GRPC_ENABLE_FORK_SUPPORT": "0",  # workers are programs of their own
 }
@@ -37,9 +34,9 @@ _SETTINGS = {
 
 def load_grpc() -> Any:
     """Return the module ``grpc``; the first call in a process decides its settings."""
-    if "grpc" not in sys.modules:
-        for name, value in _SETTINGS.items():
-            os.environ.setdefault(name, value)
+    os.environ["GRPC_SSL_CIPHER_SUITES"] = _CIPHERS  # read with the first credentials; no other value is honored
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
     import grpc  # type: ignore[import-untyped]
 
     return grpc
@@ -69,20 +66,20 @@ class Listener:
         InputError: the port is in use, or the address is not of this machine.
     """
 
-    def __init__(self, hub: Hub, listen: str, credentials: Credentials, heartbeat: float) -> None:
+    def __init__(self, hub: Hub, listen: str, credentials: Callable[[], Credentials], heartbeat: float) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
         grpc = load_grpc()
-        self._hub, self._authority = hub, credentials.authority
+        self._hub = hub
+        self._front = Front(listen, credentials, self._refuse)
+        self.port = self._front.port
         workers = (EACH + 1) * len(hub.parties) + 8  # also new connections while old ones are being closed
         self._server = grpc.server(
             ThreadPoolExecutor(workers, thread_name_prefix="labelward-hub"),
             options=[
                 *channel_options(heartbeat),
-                ("grpc.so_reuseport", 0),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
                 ("grpc.http2.max_ping_strikes", 0),
-                ("grpc.server_handshake_timeout_ms", 20_000),
                 ("grpc.max_metadata_size", 8192),
                 ("grpc.max_concurrent_streams", 4),
             ],
@@ -90,17 +87,9 @@ class Listener:
         )
         handler = grpc.stream_stream_rpc_method_handler(self._exchange)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Exchange": handler}),))
-        secure = grpc.ssl_server_credentials(
-            [(credentials.key, credentials.chain)], credentials.authority, require_client_auth=True
-        )
-        _look_at_port(listen)
-        try:
-            self.port = self._server.add_secure_port(listen, secure)
-        except RuntimeError as error:
-            raise InputError(
-                "cannot listen there", code="unsupported", field=f"listen = {listen!r}", value=listen
-            ) from error
+        self._server.add_insecure_port(self._front.target)
         self._server.start()
+        self._front.start()
         self._heartbeat, self._closed = heartbeat, threading.Event()
         self._ticker = threading.Thread(target=self._tick, daemon=True, name="labelward-hub-heartbeat")
         self._ticker.start()
@@ -111,6 +100,7 @@ class Listener:
         self._ticker.join()
         self._hub.close()
         self._server.stop(1.0).wait(5.0)
+        self._front.close()
 
     def _tick(self) -> None:
         while not self._closed.wait(self._heartbeat):
@@ -132,20 +122,16 @@ class Listener:
             self._hub.leave(member)
         _end(context, grpc.StatusCode.ABORTED, member.closed[0])
 
-    def _admit(self, context: Any) -> Member:
-        from labelward.transport.certificates import fingerprint, party_of, verify_peer
+    def _refuse(self, visitor: Visitor, reason: str) -> None:
+        self._hub.complain(visitor.party, visitor.fingerprint, visitor.address, reason)
 
-        found = context.auth_context()
-        chain = b"".join(found.get("x509_pem_cert_chain") or found.get("x509_pem_cert") or [])
-        address = _plain(context.peer())
+    def _admit(self, context: Any) -> Member:
         try:
-            certificate = verify_peer(chain, self._authority, None)
-            party = party_of(certificate)
-        except CertificateError as error:
-            self._hub.complain("?", "", address, str(error))
-            raise ConnectionRefused(str(error)) from error
+            visitor = self._front.visitor(context.peer())
+        except KeyError:  # of another process of this user, or it has ended already
+            raise ConnectionRefused("it did not come through the port of the listener") from None
         said = dict(context.invocation_metadata()).get(REGISTER, b"")
-        return self._hub.admit(bytes(said), party, fingerprint(certificate), address)
+        return self._hub.admit(bytes(said), visitor.party, visitor.fingerprint, visitor.address)
 
     def _read(self, requests: Iterator[bytes], member: Member) -> None:
         grpc = load_grpc()
@@ -154,6 +140,7 @@ class Listener:
                 self._hub.arrived(member, raw)
         except CodecError as error:
             self._hub.complain(member.register.party, member.fingerprint, member.address, str(error))
+            self._hub.disturbed(member.register.party, str(error))
             member.close(str(error))
         except grpc.RpcError:  # or the iteration just ends: grpcio does not tell a closed connection from a lost one
             pass
@@ -161,29 +148,6 @@ class Listener:
             member.close("its connection was lost")
 
 
-def _plain(address: str) -> str:
-    """Return where a connection comes from as people write it: gRPC puts its kind before it, and escapes brackets."""
-    return unquote(address).removeprefix("ipv4:").removeprefix("ipv6:")
-
-
 def _end(context: Any, code: Any, reason: ConnectionRefused) -> None:
     context.set_code(load_grpc().StatusCode.PERMISSION_DENIED if reason.final else code)
     context.set_details(str(reason))
-
-
-def _look_at_port(listen: str) -> None:
-    """Raise the reason why the listener cannot bind an address, which grpcio does not report."""
-    host, port = split_host_port(listen, "listen")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with contextlib.closing(socket.socket(family, socket.SOCK_STREAM)) as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            tried.bind((host, port))
-        except OSError as error:
-            words = {
-                errno.EADDRINUSE: "the port is in use (is another process of this party still running?)",
-                errno.EADDRNOTAVAIL: "this machine does not have that address",
-                errno.EACCES: "this user may not listen at that port",
-            }
-            reason = f"{words.get(error.errno or 0, error.strerror)}"
-            raise InputError(reason, code="unsupported", field=f"listen = {listen!r}", value=listen) from error

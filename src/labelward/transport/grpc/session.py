@@ -2,8 +2,8 @@
 
 State of one side; the other has the same:
 
-- sending: the ``next`` number; sealed records without acknowledgement, at most ``WINDOW`` bytes; the ``generation``,
-  which counts how often all of these were sent again;
+- sending: the ``next`` number; sealed records without acknowledgement, at most ``WINDOW`` bytes and ``RECORDS``; the
+  ``generation``, which counts how often all of these were sent again;
 - receiving: the ``expected`` number; the last generation of the peer that was ``seen``.
 
 Rules:
@@ -17,7 +17,9 @@ Rules:
 4. Connections keep order, so *sent* above *expected* means loss: heartbeats alone detect a lost tail.
 5. A resend request is honored only if the requester has seen the present generation; each loss causes one resend,
    however often it is requested.
-6. Acknowledgements stop while more than ``limit`` bytes wait for the program; then the window of the peer fills up.
+6. Acknowledgements stop while more than ``BACKLOG`` bytes wait for the program; then the window of the peer fills up.
+   While the program itself waits for room to send, they go on until ``limit`` bytes: else two parties that send much
+   to each other would wait for ever.
 
 All methods require the lock of :class:`~.node.Node`.
 """
@@ -33,8 +35,14 @@ from typing import Final
 from labelward.transport.grpc.envelope import CONTROL, DATA, envelope_header
 from labelward.transport.grpc.session_handshake import SessionKeys
 
-WINDOW: Final = 32 * 1024 * 1024
-"""Bytes that may be under way to one peer: 2.7 s of 100 Mbit/s, more than 250 ms of 1 Gbit/s."""
+WINDOW: Final = 12 * 1024 * 1024
+"""Bytes that may be under way to one peer: 1 s of 100 Mbit/s, 100 ms of 1 Gbit/s."""
+RECORDS: Final = 4096
+"""Records that may be under way to one peer; a loss repeats no more."""
+BACKLOG: Final = 8 * 1024 * 1024
+"""Bytes of complete messages that may wait for the program before acknowledgements stop."""
+HELD: Final = 4 * 1024 * 1024
+"""Bytes that a peer may send for attempts that have not begun here."""
 
 _ACK_BYTES, _ACK_RECORDS = 1024 * 1024, 64
 _CONTROL = struct.Struct(">BQQQQ")
@@ -47,7 +55,7 @@ class Session:
 
     Args:
         post: hands an envelope to the link, or drops it where there is none.
-        limit: bytes of complete messages that may wait here before acknowledgements stop.
+        limit: bytes of complete messages that may wait here while the program waits for room to send.
 
     Attributes:
         heard: when the last sealed record arrived (monotonic seconds); 0: none yet.
@@ -61,7 +69,7 @@ class Session:
     ) -> None:
         self.incarnation, self.heard, self.gone = incarnation, 0.0, False
         self.refused: Counter[str] = Counter()
-        self.backlog, self._limit = 0, limit
+        self.backlog, self._most, self._limit, self._largest = 0, limit, min(BACKLOG, limit), 0
         self._keys, self._post = keys, post
         self._out = {kind: envelope_header(kind, me, peer) + keys.tag for kind in (DATA, CONTROL)}
         self._in = {kind: envelope_header(kind, peer, me) + keys.tag for kind in (DATA, CONTROL)}
@@ -74,15 +82,15 @@ class Session:
 
     @property
     def flooded(self) -> bool:
-        """Whether the peer sent on without acknowledgements: whoever waits for them is a message and windows short."""
-        return self.backlog > 2 * (self._limit + WINDOW)
+        """Whether the peer sent on without acknowledgements; a window of short messages takes thrice its size here."""
+        return self.backlog > self._limit + 3 * WINDOW + self._largest
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
     @property
     def room(self) -> bool:
         """Whether another record may be sent now."""
-        return self._under_way < WINDOW
+        return self._under_way < WINDOW and len(self._unacked) < RECORDS
 
     @property
     def acknowledged(self) -> int:
@@ -119,10 +127,23 @@ class Session:
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
+    def keep(self, size: int) -> None:
+        """A message of so many bytes waits for the program."""
+        self.backlog += size
+        self._largest = max(self._largest, size)
+
     def release(self, size: int) -> None:
         """The program has taken a message of so many bytes."""
         held = self.backlog > self._limit
         self.backlog -= size
+        self._limit = max(min(BACKLOG, self._most), min(self._limit, self.backlog))
+        if held and self.backlog <= self._limit:
+            self.control()
+
+    def relax(self) -> None:
+        """The program waits for room to send: acknowledge more."""
+        held = self.backlog > self._limit
+        self._limit = self._most
         if held and self.backlog <= self._limit:
             self.control()
 
@@ -181,7 +202,8 @@ class Session:
     def _number(self, payload: memoryview) -> int | None:
         tag = len(self._keys.tag)
         if len(payload) < tag + _NUMBER or payload[:tag] != self._keys.tag:
-            return None  # of an earlier process, most likely
+            self.refused["foreign"] += 1  # of an earlier process, most likely
+            return None
         return int.from_bytes(payload[tag : tag + _NUMBER], "big")
 
     def _unseal(self, kind: int, payload: memoryview, number: int) -> bytes | None:

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from labelward.errors import CodecError, HandshakeError
-from labelward.transport.grpc.envelope import sanitize
+from labelward.errors import CodecError, HandshakeError, quoted
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -57,22 +56,29 @@ class ProcessIdentity(msgspec.Struct, frozen=True, array_like=True):
             reason = f"{source!r} speaks version {self.version} of the transport, {target!r} {VERSION}"
             raise HandshakeError(reason, code="disagreement", value=self.version)
         if (self.source, self.target) != (source, target):
-            reason = f"a greeting of {self.source!r} to {self.target!r}, not of {source!r} to {target!r}"
+            reason = (
+                f"a greeting of {quoted(self.source)!r} to {quoted(self.target)!r}, not of {source!r} to {target!r}"
+            )
             raise HandshakeError(reason, code="identity", value=(self.source, self.target))
         if self.run != run:
-            reason = f"{source!r} runs another run ({sanitize(self.run)}, not {run})"
+            reason = f"{source!r} runs another run ({quoted(self.run)}, not {run})"
             raise HandshakeError(reason, code="other-run", value=self.run)
         if len(self.incarnation) != INCARNATION or len(self.ephemeral) != 32:
             raise HandshakeError(f"{source!r} sent a damaged greeting", code="malformed")
 
 
 class Greeting(msgspec.Struct, frozen=True, array_like=True):
-    """An identity, and what its sender knows of the receiver; signed unless ``seen`` is empty."""
+    """An identity, and what its sender knows of the receiver; signed unless ``seen`` is empty.
+
+    Attributes:
+        clock: the sender's time in seconds since 1970, for a warning only; 0: not stated.
+    """
 
     core: bytes
     seen: bytes
     signature: bytes
     done: bool
+    clock: float = 0.0
 
 
 S = TypeVar("S", ProcessIdentity, Greeting)

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from labelward.errors import CodecError
+from labelward.transport.grpc.endpoint import FrameLimit
 
 ATTEMPT: Final = 20
 """Length of the name of an attempt, in bytes."""
@@ -128,10 +129,16 @@ def decode_record(record: bytes) -> Chunk | Note:
 
 
 class Assembler:
-    """Joins the chunks of one peer's messages, one message at a time."""
+    """Joins the chunks of one peer's messages, one message at a time.
 
-    def __init__(self, limit: int) -> None:
-        self._limit, self._buffer, self._total = limit, io.BytesIO(), -1
+    Args:
+        limit: bytes of a message.
+        frame_limit: called with the first bytes of a message; returns how many it may have, or None.
+    """
+
+    def __init__(self, limit: int, frame_limit: FrameLimit) -> None:
+        self._limit, self._frame_limit = limit, frame_limit
+        self._buffer, self._total = io.BytesIO(), -1
 
     def drop(self) -> None:
         """Drop an incomplete message."""
@@ -146,8 +153,9 @@ class Assembler:
         """
         if part.first:
             self.drop()
-            if part.total > self._limit:
-                reason = f"sent a message of {part.total} bytes, over the limit of {self._limit} bytes"
+            limit = min(self._limit, self._frame_limit(part.data) or self._limit)
+            if part.total > limit:
+                reason = f"sent a message of {part.total} bytes, over the limit of {limit} bytes"
                 raise MessageTooLargeError(reason, code="range", value=part.total)
             self._total = part.total
         elif self._total < 0:
