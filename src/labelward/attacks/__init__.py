@@ -19,19 +19,27 @@ ATTACKS: Registry[Attack] = Registry(
         "bin_reconstruction:BinReconstruction",
         "clustering:Clustering",
         "consensus:Consensus",
+        "differential:Differential",
         "embedding_inversion:EmbeddingInversion",
         "gradient_directions:GradientDirections",
         "gradient_sign:GradientSign",
         "id2graph:ID2Graph",
         "instance_clustering:InstanceClustering",
+        "inversion:Inversion",
         "latent_classes:LatentClasses",
         "leaf_smoothing:LeafSmoothing",
         "leaf_weights:LeafWeightGuess",
+        "lying_sums:LyingSums",
         "node_sums:NodeSums",
         "passive_completion:PassiveCompletion",
         "pure_leaves:PureLeaves",
         "spectral_clustering:SpectralClustering",
+        "row_ranking:NormAttack",
+        "row_ranking:SpectralAttack",
+        "split_evidence:SplitEvidence",
+        "split_gains:SplitGains",
         "split_posterior:SplitPosterior",
+        "split_replay:SplitReplay",
         "union:Union",
         "union:UnionClustering",
     ],
@@ -42,9 +50,15 @@ STANDING = "split-posterior"
 
 
 def fitting_attacks(model: str) -> list[str]:
-    """Return the kinds of attacks on labels that apply to views of a kind of model, but for the one of every audit.
+    """Return the kinds of attacks on labels that apply to honest views of a kind of model, but for that of every audit.
 
     The strongest attack differs from table to table, so all of them are run; an attack without the view is one of them.
     """
-    on_labels = {kind: each for kind, each in ATTACKS.classes().items() if each.target == "labels" and kind != STANDING}
-    return [kind for kind, each in on_labels.items() if model in (each.models or (model,))]
+    return [
+        kind
+        for kind, each in ATTACKS.classes().items()
+        if each.target == "labels"
+        and kind != STANDING
+        and each.behavior is Attack.behavior
+        and model in (each.models or (model,))
+    ]

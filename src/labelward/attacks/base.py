@@ -21,6 +21,9 @@ from labelward.party.view import View
 UPPER_BOUND = "all labels"
 """The baseline that knows the labels of all other rows: no attack, since nobody who attacks knows them."""
 
+TREE_MODELS = ("secureboost", "forest", "pivodl", "federboost")
+"""The kinds of model whose parties see which rows share nodes of trees, or a side of a split."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SharedStart:
@@ -100,7 +103,8 @@ class AuxiliaryKnowledge:
     Attributes:
         classes: number of classes; for regression, number of equally filled bins of the target.
         known_rows: int64 [k]: positions of training rows whose labels the attacker knows; they are not scored.
-        known_labels: int64 [k]: the class numbers of these rows.
+        known_labels: int64 [k]: the class numbers of these rows; for an attack that names a column
+            (:attr:`Attack.known_column`), numbers of the column's values, in ascending order.
         class_counts: int64 [classes]: rows of each class in training, validation and test together; None: unknown.
     """
 
@@ -156,13 +160,15 @@ class ColumnGuess:
             ``"standardized"``: values less their mean, divided by their standard deviation over all training rows
             (codes of categories as they are).
         scores: by party and name of a column, float64 [rows, values]: the score of each value of the column, in
-            ascending order, on any scale that orders the rows of a value.
+            ascending order, on any scale that orders the rows of a value; NaN for rows that are not scored.
+        by_splits: of trees, those of the ``cells`` that the splits alone reveal.
         notes: as :attr:`LabelGuess.notes`.
     """
 
     cells: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     kind: Literal["bins", "values", "standardized"] = "bins"
     scores: Mapping[tuple[str, str], NDArray[np.float64]] = field(default_factory=dict)
+    by_splits: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     notes: dict[str, float] = field(default_factory=dict)
 
 
@@ -211,6 +217,11 @@ class Attack(Parameters, ABC):
         return 0
 
     @property
+    def known_column(self) -> tuple[str, str] | None:
+        """Another party and its column, whose values the attacker knows of :attr:`labels_needed` rows, not labels."""
+        return None
+
+    @property
     def needs_class_counts(self) -> bool:
         """Whether the attack requires the class counts; it then does not apply to regression."""
         return False
@@ -226,9 +237,14 @@ class Attack(Parameters, ABC):
         return False
 
     @property
+    def reads_epochs(self) -> bool:
+        """Whether the attack reads what a passive party observed of its own embeddings after an epoch."""
+        return False
+
+    @property
     def reads_trees(self) -> bool:
         """Whether the attack reads which rows share visible leaves of trees."""
-        return not {"secureboost", "forest"}.isdisjoint(self.models)
+        return not set(TREE_MODELS).isdisjoint(self.models)
 
     @property
     def behavior(self) -> dict[str, Any] | None:
@@ -249,8 +265,12 @@ class Attack(Parameters, ABC):
             return "it reads the view of the active party, and a coalition is of passive parties"
         return "" if self.behavior is None else "in a run one party deviates from the protocol, not several"
 
-    def check_class_counts(self, rows: int, classes: int) -> None:
-        """Refuse parameters that do not fit the number of rows or of classes; :class:`~labelward.errors.JobError`."""
+    def check_labels(self, rows: int, classes: int) -> None:
+        """Refuse parameters that do not fit the numbers of rows and classes (0: quantities), before training.
+
+        Raises:
+            JobError: with the parameter.
+        """
         return
 
     def check_model(self, model: Mapping[str, Any]) -> None:

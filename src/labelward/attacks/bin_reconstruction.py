@@ -20,6 +20,7 @@ from labelward.messages.tree import DecryptedSums, InstanceSpaces, LevelHistogra
 from labelward.parameters import NonNegativeInt
 from labelward.party.view import View
 
+Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 _MOST_CATEGORIES = 12  # whose sets are searched for the one that a split sends left
@@ -124,7 +125,7 @@ class BinReconstruction(Attack):
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
     ) -> ColumnGuess:
-        """Return the bins that are certain; notes give the share of cells that the splits reveal without the sums.
+        """Return the bins that are certain, and those of them that the splits reveal without the sums.
 
         Raises:
             DataError: ``own`` does not hold the view's rows.
@@ -133,34 +134,29 @@ class BinReconstruction(Attack):
             reason = f"the columns have {len(own.features)} rows, but the view has {view.rows}"
             raise DataError(reason, code="rows", value=len(own.features))
         rows = [] if own.encrypted_rows is None else list(own.encrypted_rows(view))
-        cells, before = {}, []
+        cells, by_splits = {}, {}
         for peer in view.header.peers:
             found = _columns(view, peer, rows, rng)
             if found:
                 solved = [self._solve(found[each], view.rows) for each in sorted(found)]
-                cells[peer] = np.stack([guess for guess, _ in solved], axis=1)
-                before += [share for _, share in solved]
-        return ColumnGuess(cells=cells, notes={"known from splits alone": float(np.mean(before))} if before else {})
+                cells[peer], by_splits[peer] = (np.stack(guesses, axis=1) for guesses in zip(*solved, strict=True))
+        return ColumnGuess(cells=cells, by_splits=by_splits)
 
-    def _solve(self, column: _Column, rows: int) -> tuple[NDArray[np.float64], float]:
-        """Return float64 [rows]: the certain bins of a column; and the share that its splits make certain."""
+    def _solve(self, column: _Column, rows: int) -> tuple[Floats, Floats]:
+        """Return float64 [rows] twice: the certain bins of a column, and those that its splits make certain."""
         levels = column.levels
         bins = levels[0].target.shape[1]
         filled = [np.take_along_axis(each.counts > 0, each.cell_of.astype(np.int64), axis=1) for each in levels]
         domains = _packed(np.tile(np.concatenate(filled).any(axis=0), (rows, 1)))
         for side in column.sides:
             domains[side.rows] &= _packed(side.bins[None])
-        before = float((np.bitwise_count(domains).sum(axis=1) == 1).mean())
+        by_splits = _certain(domains, bins)
         searched = [np.zeros(level.target.shape, np.int32) for level in levels]
         limits = np.array([0, rows, self.pairs, self.triples, self.subsets], np.int64)
         for _ in range(self.sweeps):
             if not sum(visit(*level, domains, done, limits) for level, done in zip(levels, searched, strict=True)):
                 break
-        bits = np.unpackbits(domains.view(np.uint8), axis=1, bitorder="little")
-        guess: NDArray[np.float64] = bits.argmax(axis=1).astype(np.float64)
-        guess[guess == bins - 1] = -1.0
-        guess[bits.sum(axis=1) != 1] = np.nan
-        return guess, before
+        return _certain(domains, bins), by_splits
 
 
 def _columns(view: View, peer: str, rows: list[tuple[Integers, int]], rng: np.random.Generator) -> dict[int, _Column]:
@@ -310,6 +306,15 @@ def _packed(bins: NDArray[np.bool_]) -> Keys:
     wide[:, : bins.shape[1]] = bins
     packed: Keys = np.packbits(wide, axis=1, bitorder="little").view(np.uint64)
     return packed
+
+
+def _certain(domains: Keys, bins: int) -> Floats:
+    """Return float64 [rows]: the bin of a row whose domain has one only, -1 for the last (no value); NaN: several."""
+    bits = np.unpackbits(domains.view(np.uint8), axis=1, bitorder="little")
+    certain: Floats = bits.argmax(axis=1).astype(np.float64)
+    certain[certain == bins - 1] = -1.0
+    certain[bits.sum(axis=1) != 1] = np.nan
+    return certain
 
 
 def _hashed(values: Integers, factors: Keys) -> Keys:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.base import TREE_MODELS, Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import kmeans_seed, validate_features
 from labelward.attacks.id2graph import ID2Graph
 from labelward.attacks.instance_clustering import InstanceClustering
@@ -39,7 +39,7 @@ class Consensus(Attack):
     """
 
     kind: ClassVar[str] = "consensus"
-    models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
+    models: ClassVar[tuple[str, ...]] = TREE_MODELS
 
     rounds: Annotated[NonNegativeInt, Meta(description="Rounds of expectation-maximization after the consensus.")] = 4
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, ColumnGuess, SharedStart
 from labelward.attacks.clustering import validate_rows
-from labelward.errors import CodecError, DataError, FileFormatError
-from labelward.messages.splitnn import BatchEmbeddings, EpochOrder
+from labelward.attacks.nets.view_embeddings import Batches, embeddings_of_epoch
+from labelward.errors import DataError
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
 
 Floats = NDArray[np.float64]
-Batches = Sequence[tuple[NDArray[np.int64], NDArray[Any]]]
 
 _TRIED = 32  # rows by which the number of columns is found
 _FITTED = 0.9  # share of these rows that a right number fits
@@ -74,7 +73,7 @@ class EmbeddingInversion(Attack):
             raise DataError(reason, code="unsupported", value=view.party)
         validate_rows(view, own)
         start = own.shared_start() if own.shared_start is not None else None
-        received = _first_epoch(view)
+        received = embeddings_of_epoch(view, 0)
         if start is None or start.bottom is None or not received:
             return ColumnGuess(kind="standardized")
         returned = [] if own.returned is None else list(own.returned())
@@ -123,35 +122,6 @@ class EmbeddingInversion(Attack):
             spread = cells[known].std(axis=0)
             cells = (cells - cells[known].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         return cells
-
-
-def _first_epoch(view: View) -> Mapping[str, Batches]:
-    """Return rows and embeddings of each batch of the first epoch, by peer."""
-    found: dict[str, list[tuple[int, NDArray[Any]]]] = {}
-    try:
-        order = next((each.rows.unpack() for each in view.observed(EpochOrder) if each.epoch == 0), None)
-        for received in view.received(BatchEmbeddings):
-            epoch, batch = received.step
-            if epoch == 0:
-                values = received.message.values.value
-                if values.sha256:
-                    raise DataError(
-                        f"the view of party {view.party!r} keeps digests of embeddings only; to read them, record the "
-                        "run in full",
-                        code="incomplete",
-                        value=view.party,
-                    )
-                found.setdefault(received.peer, []).append((batch, values.unpack()))
-        batches: dict[str, Batches] = {}
-        for peer, pieces in found.items():
-            assert order is not None
-            ends = np.cumsum([len(values) for _, values in sorted(pieces, key=lambda one: one[0])])
-            parts = np.split(order.astype(np.int64), ends)[:-1]
-            batches[peer] = [(rows, pieces[at][1]) for at, rows in enumerate(parts)]
-    except (CodecError, ValueError, AssertionError, IndexError) as error:
-        reason = f"the view of party {view.party!r} contradicts itself: {error}"
-        raise FileFormatError(reason, code="damaged", value=view.party) from error
-    return batches
 
 
 def _deviation(embeddings: NDArray[Any]) -> float:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import cluster_features, kmeans, kmeans_seed, validate_classes, validate_rows
 from labelward.attacks.nets.view_gradients import gradients_by_row, require_passive_view
+from labelward.messages.handshake import Hello
 from labelward.metrics.registry import Metric
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
@@ -103,6 +104,15 @@ class GradientDirections(Attack):
     def score(self, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
         """Return the share of rows whose cluster has the name of their class."""
         return {"accuracy_named": float(np.mean(guess.values == truth))}
+
+
+def starts_are_shared(view: View) -> bool:
+    """Whether a view is of a split network of a version that drew initial weights from the seed that all parties share.
+
+    Greetings of these versions name no versions of libraries, on which the draws of later ones depend.
+    """
+    greetings = [received.message for received in view.received(Hello)]
+    return view.parameter("model.kind") == "splitnn" and bool(greetings) and not greetings[0].terms
 
 
 def _clusters(gradients: Floats, classes: int, seed: int) -> NDArray[np.int64]:

@@ -25,7 +25,9 @@ class GradientSign(Attack):
     """Without a top model, the sign of the gradient of a row's logits reveals its class.
 
     Under cross-entropy the gradient of a row's loss with respect to the logits is the class probabilities, less 1 at
-    the row's own class: the only number below 0. Weights of rows and classes scale a gradient and leave its signs.
+    the row's own class: the only number below 0. Weights of rows and classes scale a gradient and leave its signs. With
+    one output, the logit of class 1, it is below 0 for class 1; so it is in the first epoch where a policy has the
+    labels replaced by what its own columns leave over, whose sign is the label's (``lpsc``).
 
     Setting: a curious passive party of a split network without a top model, whose embeddings are added up to the
         logits. No auxiliary knowledge. It reads training rows only, and none of its columns. A row without a
@@ -69,6 +71,12 @@ class GradientSign(Attack):
                 code="unsupported",
             )
 
+    def check_labels(self, rows: int, classes: int) -> None:
+        """See :meth:`Attack.check_labels`; there must be classes."""
+        if not classes:
+            reason = "the direct attack reads the gradients of class logits, but this job is a regression"
+            raise JobError(reason, code="unsupported")
+
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
     ) -> LabelGuess:
@@ -92,7 +100,9 @@ class GradientSign(Attack):
             )
         values = rng.integers(aux.classes, size=view.rows)
         gradients, seen = gradients_by_row(view, self.epochs)
-        if gradients.shape[1] == len(view.members) * aux.classes:  # each member's is of the same logits, but for noise
+        if aux.classes == 2 and gradients.shape[1] == len(view.members):  # one output, the logit of class 1
+            gradients = gradients.sum(axis=1, keepdims=True) * [-1.0, 1.0]
+        elif gradients.shape[1] == len(view.members) * aux.classes:  # of the same logits, but for noise
             gradients = gradients.reshape(view.rows, -1, aux.classes).sum(axis=1)
         if not gradients.shape[1]:
             return self._as_guess(values, np.zeros((view.rows, aux.classes)), seen, seen)

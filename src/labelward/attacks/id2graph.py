@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.base import TREE_MODELS, Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import cluster_features, kmeans_seed, validate_features
 from labelward.attacks.id2graph_variants import (
     TreeWeights,
@@ -57,7 +57,7 @@ class ID2Graph(Attack):
     """
 
     kind: ClassVar[str] = "id2graph"
-    models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
+    models: ClassVar[tuple[str, ...]] = TREE_MODELS
 
     eta: Annotated[
         Fraction | None,

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.base import TREE_MODELS, Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import kmeans, kmeans_seed, validate_classes, validate_rows
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.kernels.leaf_signatures import merge_identical_rows
@@ -39,7 +39,7 @@ class InstanceClustering(Attack):
     """
 
     kind: ClassVar[str] = "instance-clustering"
-    models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
+    models: ClassVar[tuple[str, ...]] = TREE_MODELS
     primary: ClassVar[str] = "accuracy"
 
     known_per_cluster: Annotated[

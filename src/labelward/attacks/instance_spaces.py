@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData
+from labelward.attacks.shared_trees import known_trees
 from labelward.errors import CodecError, DataError, FileFormatError
 from labelward.messages.base import RowMask
+from labelward.messages.federboost import OwnSides
 from labelward.messages.tree import LevelRequest, OwnSplit, TreeStart
 from labelward.party.joined_view import joined_column
 from labelward.party.view import View
+from labelward.rng import column_sample
 
 
 def observed_leaves(view: View, own: AttackerData | None = None) -> NDArray[np.int32]:
@@ -27,6 +30,11 @@ def observed_leaves(view: View, own: AttackerData | None = None) -> NDArray[np.i
 
     Rows out of a tree's sample pass the party's own splits only: they lie in a leaf that these alone lead to. How
     often a row was drawn into a sample does not matter here: it lies in one leaf.
+
+    Of PIVODL the finest node is the one all of whose rows the party knows: of leaves of others' splits it knows none
+    but those that it labels.
+
+    Of FederBoost each split of the party counts as a tree of two leaves: it knows none of others, and no nodes.
 
     Of a coalition it is what the splits of all members say together (:mod:`labelward.party.joined_view`); a row out of
     a sample that these do not lead to a leaf lies where the best informed member alone places it.
@@ -41,6 +49,13 @@ def observed_leaves(view: View, own: AttackerData | None = None) -> NDArray[np.i
 
     Reference: Section 3 of the ID2Graph paper, "from the viewpoint of the attacker".
     """
+    if view.parameter("model.kind") == "pivodl":
+        return np.array([tree.deepest(view.rows, tree.rows) for tree in known_trees(view)], np.int32).reshape(
+            -1, view.rows
+        )
+    if view.parameter("model.kind") == "federboost":
+        sides = [mask.unpack(view.rows) for each in view.observed(OwnSides) for mask in each.left]
+        return 2 - np.array(sides, dtype=np.int32).reshape(-1, view.rows)
     trees = len({received.message.tree for received in view.received(TreeStart)})
     leaves = np.full((trees, view.rows), -1, dtype=np.int32)
     for leaf, tree in zip(leaves, observed_trees(view), strict=True):
@@ -110,6 +125,29 @@ def observed_trees(view: View) -> Iterator[ObservedTree]:
                 value=view.party,
             ) from error
         yield ObservedTree(nodes, frozenset(splits[tree]), frozenset(summed[tree]), mine[tree])
+
+
+def drawn_columns(view: View) -> list[list[str]]:
+    """Return for each tree of :func:`observed_trees` the names of the columns that took part in it.
+
+    A party's columns are drawn from the seed that all parties share. Of a coalition they are those of all members;
+    where its members took part in different trees, those of the one whose tree it is. The party's first tree must be in
+    the view: a model that is trained further has drawn before.
+    """
+    members = view.members
+    joined, *grown = (len({each.message.tree for each in one.received(TreeStart)}) for one in (view, *members))
+    turns = [[(at, tree) for at in range(len(members))] for tree in range(joined)]
+    if any(count != joined for count in grown):
+        turns = [[(at, tree)] for tree, at in sorted((tree, at) for at, n in enumerate(grown) for tree in range(n))]
+    return [[name for at, tree in turn for name in _drawn(members[at], tree, len(members) > 1)] for turn in turns]
+
+
+def _drawn(view: View, tree: int, joined: bool) -> list[str]:
+    names, seed, fraction = view.header.columns, view.parameter("run.seed", 0), view.parameter("model.feature_fraction")
+    drawn = list(names)
+    if names and (fraction or 1.0) < 1.0:
+        drawn = [names[at] for at in column_sample(seed, view.party, tree, len(names), fraction)]
+    return [joined_column(view.party, name) for name in drawn] if joined else drawn
 
 
 def _grow(total: int, sample: RowMask, splits: dict[int, RowMask]) -> dict[int, NDArray[np.int64]]:

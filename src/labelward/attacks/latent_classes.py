@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.base import TREE_MODELS, Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import validate_features
 from labelward.attacks.id2graph import ID2Graph
 from labelward.attacks.leaf_smoothing import graph_of_view
@@ -45,7 +45,7 @@ class LatentClasses(Attack):
     """
 
     kind: ClassVar[str] = "latent-classes"
-    models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
+    models: ClassVar[tuple[str, ...]] = TREE_MODELS
 
     leaf_weight: Annotated[Fraction, Meta(description="Weight of the leaves relative to the columns.")] = 0.5
     rounds: Annotated[PositiveInt, Meta(description="Most rounds of expectation-maximization.")] = 50

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.base import TREE_MODELS, Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import cluster_features, cluster_points, kmeans, kmeans_seed, validate_features
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.kernels.communities import trees_per_round, weighted_trees
@@ -41,7 +41,7 @@ class LeafSmoothing(Attack):
     """
 
     kind: ClassVar[str] = "leaf-smoothing"
-    models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
+    models: ClassVar[tuple[str, ...]] = TREE_MODELS
 
     rounds: Annotated[PositiveInt, Meta(description="Number of times that the columns are averaged.")] = 2
     eta: Annotated[

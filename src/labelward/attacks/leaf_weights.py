@@ -16,23 +16,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
-from labelward.attacks.shared_trees import known_trees
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.shared_trees import SharedTreeAttack, known_trees
 from labelward.party.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeafWeightGuess(Attack):
+class LeafWeightGuess(SharedTreeAttack):
     """Labels of others from the leaf weights told to the source of a split (PIVODL)."""
 
     kind: ClassVar[str] = "leaf-weights"
-    primary: ClassVar[str] = "auc"
-    models: ClassVar[tuple[str, ...]] = ("pivodl",)
-
-    @property
-    def alone(self) -> str:
-        """See :attr:`Attack.alone`."""
-        return "a coalition of parties with labels of their own is not supported"
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator

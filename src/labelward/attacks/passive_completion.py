@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -10,9 +10,11 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.attacks.base import UPPER_BOUND, Attack, AttackerData, AuxiliaryKnowledge, Baseline, LabelGuess
+from labelward.attacks.after_epoch import AfterEpoch
+from labelward.attacks.base import UPPER_BOUND, AttackerData, AuxiliaryKnowledge, Baseline, LabelGuess
 from labelward.attacks.clustering import validate_classes, validate_rows
 from labelward.attacks.gradient_sign import GradientSign
+from labelward.attacks.nets.view_embeddings import own_embeddings
 from labelward.attacks.nets.view_gradients import has_gradients, require_passive_view
 from labelward.errors import DataError
 from labelward.parameters import NonNegativeFloat, PositiveFloat, PositiveInt
@@ -28,7 +30,7 @@ Known = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Completion(Attack):
+class Completion(AfterEpoch):
     """The common part of passive and active completion."""
 
     primary: ClassVar[str] = "accuracy"
@@ -94,6 +96,8 @@ class Completion(Attack):
     def check_model(self, model: Mapping[str, Any]) -> None:
         """See :meth:`Attack.check_model`; labels can be read from gradients if the direct attack applies."""
         super().check_model(model)
+        if self.epoch is not None and self.fine_tune:
+            raise self.error("epoch", "reads embeddings, and no model that could be fine-tuned; remove fine_tune")
         if self.labels == "direct":
             GradientSign().check_model(model)
 
@@ -115,6 +119,11 @@ class Completion(Attack):
         validate_rows(view, own)
         validate_classes(view, aux)
         bottom = own.bottom if has_gradients(view) else own.untrained
+        if self.epoch is not None:  # rows outside of the training were not observed
+            own = replace(own, outside=None)
+        known_state = None if self.epoch is None else own_embeddings(view, self.epoch)
+        if known_state is not None:
+            own, bottom = _of_embeddings(own, known_state)
         if bottom is None:
             raise DataError(
                 f"{self.kind} completes the bottom model of party {view.party!r}, and none is at hand",
@@ -212,6 +221,14 @@ class PassiveCompletion(Completion):
     """
 
     kind: ClassVar[str] = "passive-completion"
+
+
+def _of_embeddings(own: AttackerData, values: NDArray[np.float64]) -> tuple[AttackerData, Callable[[], Any]]:
+    """Return what an attacker knows whose columns are its embeddings, and the bottom model that passes them on."""
+    from labelward.attacks.nets.completion import identity_model
+
+    narrowed = replace(own, features=values, columns=[], categories={})
+    return narrowed, lambda: identity_model(values.shape[1])
 
 
 _RECIPE = (

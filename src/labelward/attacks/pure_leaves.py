@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import cluster_points, kmeans, kmeans_seed, validate_features
 from labelward.attacks.instance_spaces import ObservedTree, observed_leaves, observed_trees
+from labelward.attacks.leaf_smoothing import smoothed
 from labelward.kernels.connected_components import label_components
+from labelward.kernels.leaf_graph import leaf_graph
 from labelward.kernels.leaf_signatures import merge_identical_rows
 from labelward.kernels.node_rows import depth_of, sibling
 from labelward.parameters import NonNegativeInt
@@ -76,10 +78,8 @@ class PureLeaves(Attack):
         signatures = merge_identical_rows(pure)
         part = label_components(signatures)[signatures.group]
         part[(pure < 0).all(axis=0)] = -1
-        points, leaves = cluster_points(own.numbers()), observed_leaves(view, own)
-        for _ in range(self.smoothing):
-            points = _averaged(points, leaves)
-        values = kmeans(_averaged(points, part[None]), aux.classes, seed)
+        points = _averaged(cluster_points(own.numbers()), observed_leaves(view, own), self.smoothing)
+        values = kmeans(_averaged(points, part[None] + 1, 1), aux.classes, seed)
         notes = {"pure nodes": float(count), "rows in pure nodes": float((part >= 0).sum())}
         return LabelGuess(values=values, notes=notes)
 
@@ -98,7 +98,8 @@ class PureLeaves(Attack):
         if view.parameter("model.candidates") != "node":
             summed = summed | {sibling(node) for node in summed}
         depth = view.parameter("model.passive_depth" if view.parameter("model.mode") == "layered" else "model.depth")
-        if depth is not None and not view.parameter("model.max_leaves", 0):  # a tree of all its leaves is not summed
+        grown = view.ended == "complete" and not view.parameter("model.max_leaves", 0)
+        if depth is not None and grown:  # elsewhere the last levels may lack their request
             depths = set(range(depth))
         for node, rows in tree.nodes.items():
             if depth_of(node) not in depths or len(rows) < 2 * view.parameter("model.min_rows", 1):
@@ -109,18 +110,7 @@ class PureLeaves(Attack):
                 yield node
 
 
-def _averaged(points: Floats, leaves: NDArray[np.int32]) -> Floats:
-    """Return float64 [rows, columns]: for each row the mean over its leaves of each leaf's mean; in none, its point.
-
-    Args:
-        points: float64 [rows, columns].
-        leaves: int32 [trees, rows]; -1: in no leaf.
-    """
-    total, trees = np.zeros_like(points), np.zeros(len(points))
-    for tree in leaves:
-        inside = tree >= 0
-        _, leaf, size = np.unique(tree[inside], return_inverse=True, return_counts=True)
-        for column, values in enumerate(points.T):
-            total[inside, column] += (np.bincount(leaf, values[inside], len(size)) / size)[leaf]
-        trees += inside
-    return np.where(trees[:, None] > 0, total / np.maximum(trees, 1)[:, None], points)
+def _averaged(values: Floats, leaves: NDArray[np.int32], rounds: int) -> Floats:
+    """Return float64 [rows, columns]: averages over the leaves of each row, all of which count alike."""
+    graph = leaf_graph(leaves, np.ones(len(leaves))).discounted(1.0)
+    return smoothed(graph, values, rounds)[graph.group] if rounds else values

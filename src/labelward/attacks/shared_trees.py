@@ -1,16 +1,49 @@
-"""What a party of PIVODL knows of each tree, reconstructed from its view: rows and sums of the nodes."""
+"""What a party of PIVODL knows of each tree, reconstructed from its view, and the base of attacks that read it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.attacks.base import Attack, LabelGuess
 from labelward.errors import CodecError, FileFormatError
 from labelward.messages.pivodl import LevelOutcome, RootSums
+from labelward.metrics.registry import Metric
 from labelward.party.view import View
+
+
+class SharedTreeAttack(Attack):
+    """Base of attacks of one party of PIVODL on the labels of the others."""
+
+    primary: ClassVar[str] = "auc"
+    models: ClassVar[tuple[str, ...]] = ("pivodl",)
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric(name="balanced_accuracy", title="balanced accuracy", chance=0.5),
+        Metric(
+            name="flipped_accuracy",
+            title="accuracy, flipped if better",
+            article="an",
+            note="Flipped if better: a guess that is mostly wrong tells as much as its opposite.",
+        ),
+    )
+
+    def score(self, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
+        """Return balanced accuracy, the mean recall of the classes that occur, and max(a, 1 - a) of accuracy a."""
+        right = guess.values == truth
+        recalls = [right[truth == label].mean() for label in np.unique(truth)]
+        return {
+            "balanced_accuracy": float(np.mean(recalls)),
+            "flipped_accuracy": float(max(right.mean(), 1 - right.mean())),
+        }
+
+    @property
+    def alone(self) -> str:
+        """See :attr:`Attack.alone`."""
+        return "a coalition of parties with labels of their own is not supported"
 
 
 @dataclass(eq=False)
@@ -23,6 +56,8 @@ class KnownTree:
         weights: of each leaf of which it was told the weight, and some of whose rows it knows.
         leaf_rows: the rows of these leaves that it knows.
         split: the nodes that are no leaves.
+        gains: of the splits of nodes, of which everybody is told.
+        own: the nodes that the party's own columns split.
     """
 
     rows: dict[int, NDArray[np.int64]]
@@ -30,22 +65,17 @@ class KnownTree:
     weights: dict[int, float] = field(default_factory=dict)
     leaf_rows: dict[int, NDArray[np.int64]] = field(default_factory=dict)
     split: set[int] = field(default_factory=set)
+    gains: dict[int, float] = field(default_factory=dict)
+    own: set[int] = field(default_factory=set)
 
     def public_leaves(self) -> list[int]:
         """Return the leaves whose rows and sums the party knows."""
         return sorted((self.rows.keys() & self.sums.keys()) - self.split)
 
-    def finest(self, rows: int) -> NDArray[np.int32]:
-        """Return int32 [rows]: the deepest node of each row that the party knows as a whole."""
+    def deepest(self, rows: int, nodes: Iterable[int]) -> NDArray[np.int32]:
+        """Return int32 [rows]: the deepest node of each row among nodes whose rows the party knows."""
         found = np.zeros(rows, dtype=np.int32)
-        for node in sorted(self.rows):
-            found[self.rows[node]] = node
-        return found
-
-    def deepest_sums(self, rows: int) -> NDArray[np.int32]:
-        """Return int32 [rows]: the deepest node of each row whose rows and sums the party knows."""
-        found = np.zeros(rows, dtype=np.int32)
-        for node in sorted(self.rows.keys() & self.sums.keys()):
+        for node in sorted(nodes):
             found[self.rows[node]] = node
         return found
 
@@ -67,7 +97,7 @@ def known_trees(view: View, held: NDArray[np.bool_] | None = None) -> Iterator[K
     }
     for outcome in view.observed(LevelOutcome):
         try:
-            _add(trees[outcome.tree], outcome, labeled)
+            _add(trees[outcome.tree], outcome, labeled, view.party)
         except CodecError as error:
             reason = f"the view of party {view.party!r} contradicts itself in tree {outcome.tree}: {error}"
             raise FileFormatError(reason, code="damaged", value=view.party) from error
@@ -75,8 +105,11 @@ def known_trees(view: View, held: NDArray[np.bool_] | None = None) -> Iterator[K
         yield trees[tree]
 
 
-def _add(tree: KnownTree, outcome: LevelOutcome, held: NDArray[np.bool_]) -> None:
+def _add(tree: KnownTree, outcome: LevelOutcome, held: NDArray[np.bool_], party: str) -> None:
     totals, weights = outcome.totals.unpack().astype(np.int64), outcome.weights.unpack()
+    if outcome.gains is not None:
+        tree.gains |= zip(outcome.nodes, outcome.gains.unpack().tolist(), strict=True)
+    tree.own |= {node for node, owner in zip(outcome.nodes, outcome.owners, strict=True) if owner == party}
     each = zip(outcome.nodes, outcome.left, outcome.whole, outcome.told, totals, weights, strict=True)
     for node, packed, whole, told, left_sums, pair in each:
         tree.split.add(node)

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.base import TREE_MODELS, Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import cluster_features, cluster_points, kmeans_seed, validate_features
 from labelward.attacks.leaf_smoothing import cluster_groups, graph_of_view, smoothed
 from labelward.kernels.leaf_graph import LeafGraph
@@ -40,7 +40,7 @@ class SpectralClustering(Attack):
     """
 
     kind: ClassVar[str] = "spectral-clustering"
-    models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
+    models: ClassVar[tuple[str, ...]] = TREE_MODELS
 
     steps: Annotated[PositiveInt, Meta(description="Steps of the random walk.")] = 3
     extra: Annotated[NonNegativeInt, Meta(description="Number of eigenvectors in addition to one for each class.")] = 2

@@ -77,9 +77,11 @@ class SplitPosterior(Attack):
         """Each seed is another mask over the same rows."""
         return True
 
-    def check_class_counts(self, rows: int, classes: int) -> None:
+    def check_labels(self, rows: int, classes: int) -> None:
         """Refuse counts of other classes, or that do not add up to all rows."""
         counts = self.class_counts
+        if not classes:
+            raise JobError(f"{self.kind!r} infers classes, but this job is a regression", code="unsupported")
         if counts and len(counts) != classes:
             reason = f"must have one count for each of the {classes} classes, not {len(counts)}"
             raise JobError(reason, code="conflict", field="class_counts", value=len(counts))
@@ -110,7 +112,7 @@ class SplitPosterior(Attack):
         sides = [each for each, _ in runs]
         counts = self._counts(aux)
         if sides:
-            self.check_class_counts(len(sides[0]), aux.classes)
+            self.check_labels(len(sides[0]), aux.classes)
         if not sides or counts is None:
             return _as_guess(np.tile(_shares(counts, aux.classes), (view.rows, 1)), own, 0.0)
         _check(view, sides)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.base import TREE_MODELS, Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import cluster_features, kmeans_seed, validate_features, validate_rows
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.kernels.connected_components import label_components
@@ -34,7 +34,7 @@ class Union(Attack):
     """
 
     kind: ClassVar[str] = "union"
-    models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
+    models: ClassVar[tuple[str, ...]] = TREE_MODELS
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
@@ -63,7 +63,7 @@ class UnionClustering(Attack):
     """
 
     kind: ClassVar[str] = "union-clustering"
-    models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
+    models: ClassVar[tuple[str, ...]] = TREE_MODELS
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import EncryptionError, InputError, unknown_name
+from labelward.errors import EncryptionError, InputError, quoted, unknown_name
 from labelward.he.base import CipherBlock, Engine, EngineParameters, Groups, Integers, Layout, PublicMaterial
 
 
 def check_layout(layout: Layout) -> None:
     """Refuse a layout that describes no numbers, or sums that do not fit 63 bits."""
     if not layout.bounds or min(layout.bounds) < 0 or layout.rows < 0 or layout.logical < 0:
-        raise EncryptionError(f"no such layout: {layout}", code="range", value=layout)
+        raise EncryptionError(f"no such layout: {quoted(layout)}", code="range", value=layout)
     if max(layout.widths()) > 63:
-        reason = f"sums of {layout.rows} rows with bounds {layout.bounds} do not fit 63 bits"
+        reason = f"sums of {layout.rows} rows with bounds {quoted(layout.bounds)} do not fit 63 bits"
         raise EncryptionError(reason, code="capacity", value=max(layout.widths()))
 
 
@@ -68,7 +68,7 @@ def check_groups(groups: Groups, start: int, have: int, n_groups: int) -> Groups
 def check_material(material: PublicMaterial, engine: str) -> None:
     """Refuse the public key of another engine."""
     if material.engine != engine:
-        reason = f"a public key of engine {material.engine!r} was given to engine {engine!r}"
+        reason = f"a public key of engine {quoted(material.engine)!r} was given to engine {engine!r}"
         raise EncryptionError(reason, code="key", value=material.engine)
 
 
@@ -79,11 +79,13 @@ def check_block(block: CipherBlock, engine: str, key: bytes, kinds: tuple[str, .
     """
     if block.engine != engine:
         raise EncryptionError(
-            f"a block of engine {block.engine!r} was given to engine {engine!r}", code="ciphertext", value=block.engine
+            f"a block of engine {quoted(block.engine)!r} was given to engine {engine!r}",
+            code="ciphertext",
+            value=block.engine,
         )
     if block.key != key:
         raise EncryptionError(
-            f"the block belongs to key {block.key.hex()}, not to {key.hex()}", code="key", value=block.key
+            f"the block belongs to key {quoted(block.key.hex())}, not to {key.hex()}", code="key", value=block.key
         )
     if block.kind not in kinds:
         raise EncryptionError(
@@ -91,7 +93,7 @@ def check_block(block: CipherBlock, engine: str, key: bytes, kinds: tuple[str, .
         )
     if len(block.shape) != (1 if block.kind == "rows" else 2) or min(block.shape) < 0:
         raise EncryptionError(
-            f"a block of {block.kind} cannot have the shape {block.shape}", code="ciphertext", value=block.shape
+            f"a block of {block.kind} cannot have the shape {quoted(block.shape)}", code="ciphertext", value=block.shape
         )
     check_layout(block.layout)
     if block.kind == "rows" and block.shape[0] > block.layout.rows:
@@ -106,7 +108,9 @@ def check_block_fits(block: CipherBlock, layout: Layout, due: int) -> None:
     """Refuse rows of another layout than the ones before them, or more rows than are due."""
     if block.layout != layout:
         raise EncryptionError(
-            f"rows of the layout {block.layout} among those of {layout}", code="ciphertext", value=block.layout
+            f"rows of the layout {quoted(block.layout)} among those of {quoted(layout)}",
+            code="ciphertext",
+            value=block.layout,
         )
     if block.shape[0] > due:
         raise EncryptionError(

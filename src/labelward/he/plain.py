@@ -61,6 +61,7 @@ class _Key(PublicKey):
     def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
         checked = check_values(values, layout)
         self.counts.encryptions += len(checked)
+        self._of.encrypted(layout, len(checked))
         return _Rows(self, checked.copy(), layout, fresh=True)
 
     def allocate_rows(self, layout: Layout, n: int) -> EncryptedRows:
@@ -104,6 +105,7 @@ class _PrivateKey(PrivateKey):
         values = self._key._open(block, ("rows", "sums"))
         check_sums(values, block.layout)
         self._key.counts.decryptions += block.count
+        self._key._of.decrypted(block)
         shape = block.shape if block.kind == "sums" else (1, *block.shape)
         return values.reshape(*shape, len(block.layout.bounds)).copy()
 
@@ -214,6 +216,12 @@ class PlainEngine(Engine):
 
     def added(self, first: NDArray[np.bool_], second: NDArray[np.bool_], since: float) -> None:
         """Hear of an addition of sums, of which these cells hold rows."""
+
+    def encrypted(self, layout: Layout, rows: int) -> None:
+        """Hear of rows that the key owner encrypts."""
+
+    def decrypted(self, block: CipherBlock) -> None:
+        """Hear of a block of sums that the key owner decrypts."""
 
     @staticmethod
     def _refuse(insecure: bool) -> None:

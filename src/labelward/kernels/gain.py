@@ -126,7 +126,7 @@ def best_splits(
         weights=np.zeros((nodes, 2)),
     )
     limits = (float(rule.reg_lambda), float(rule.gamma), max(1, int(rule.min_rows)), float(rule.min_child_weight))
-    units = (scales.g, _hessian_scale(numbers, scales))
+    units = (scales.g, hessian_scale(numbers, scales))
     open_to = np.broadcast_to(np.True_ if allowed is None else allowed, left.shape[:3])
     search = (units, limits, open_to, (best.gain, best.column, best.candidate))
     bounded = bounds is not None or bool(np.isin(kinds, (RISING, FALLING)).any())
@@ -182,7 +182,7 @@ def leaf_weights(
     """
     sums, hessians = numbers.full(totals)
     g = sums / scales.g
-    h = np.broadcast_to(hessians / _hessian_scale(numbers, scales) + rule.reg_lambda, g.shape)
+    h = np.broadcast_to(hessians / hessian_scale(numbers, scales) + rule.reg_lambda, g.shape)
     weights: Floats = -np.divide(g, h, out=np.zeros(g.shape), where=h > 0)
     if bounds is not None or rule.max_delta_step:
         within = _within(bounds, rule, len(totals))
@@ -191,7 +191,7 @@ def leaf_weights(
     return weights
 
 
-def _hessian_scale(numbers: RowLayout, scales: FixedPointScales) -> float:
+def hessian_scale(numbers: RowLayout, scales: FixedPointScales) -> float:
     """Return the fixed-point scale of hessians; 1 if the count replaces them."""
     return scales.h if numbers.hessians else 1.0
 

@@ -135,9 +135,7 @@ class _Softmax(_Classes):
         return _mean(whole - margins[np.arange(len(y)), y.astype(np.int64)], weights)
 
     def predicted(self, margins: Floats) -> Floats:
-        p: Floats = np.exp(margins - margins.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
-        return p
+        return softmax(margins)
 
 
 class _Gini(_Classes):
@@ -331,6 +329,13 @@ def sigmoid(margin: Floats) -> Floats:
     """Return ``1 / (1 + exp(-margin))`` for float64 of any shape; never overflows."""
     margin = np.ascontiguousarray(margin, dtype=np.float64)
     return _sigmoid(margin.reshape(-1)).reshape(margin.shape)
+
+
+def softmax(margins: Floats) -> Floats:
+    """Return the shares of classes for float64 [n, classes], row by row; never overflows."""
+    p: Floats = np.exp(margins - margins.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    return p
 
 
 def _fit(margins: Floats, y: Floats, outputs: int) -> None:

@@ -91,6 +91,13 @@ def fit_completion(
     return CompletedModel(encode=encode.eval(), rest=rest.eval(), loss=loss)
 
 
+def embedded(bottom: nn.Module, x: NDArray[Any]) -> Floats:
+    """Return what a bottom model gives for rows of the attacker, float64 [rows, numbers]."""
+    start = next(bottom.parameters())
+    with torch.no_grad():
+        return np.concatenate([bottom.eval()(piece).cpu().numpy() for piece in _pieces(x, start)]).astype(np.float64)
+
+
 def inference_head(inputs: int, classes: int) -> nn.Module:
     """Return an inference head as the published code has it: normalization, ReLU and a linear layer of weights 1.
 
@@ -118,6 +125,14 @@ class _Headed(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = self.top(self.body(x))
         return out
+
+
+def identity_model(width: int) -> nn.Module:
+    """Return the identity as a linear model, which has a weight and so a dtype and a device."""
+    module = nn.Linear(width, width, bias=False)
+    with torch.no_grad():
+        module.weight.copy_(torch.eye(width))
+    return module
 
 
 def mixup_level(bottom: nn.Module, own: AttackerData) -> What:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,20 +15,25 @@ from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.he import Engine
 from labelward.messages.pivodl import (
+    AllowedCandidates,
     BestGains,
     ChildRows,
     ChildTotals,
     ChosenCandidates,
     ColumnCodes,
+    ColumnOrder,
     HeldRows,
+    LabelTotal,
     MaskedMargins,
     MaskedSums,
+    NodeBins,
     OwnSums,
     PartyKeys,
     ReachedLeaves,
     RootTotals,
     SplitSides,
     TotalSums,
+    TreeEnd,
     WinningCandidates,
 )
 from labelward.party.context import Context
@@ -36,21 +42,25 @@ from labelward.party.roles import PASSIVE, Role, Topology
 from labelward.party.view import View
 from labelward.policy.base import HOLDER_POINTS, Policy, PolicyContext
 from labelward.protocols.common import LabelVector, PartyInputs
-from labelward.protocols.family import ModelFamily, PredictMode, RoleResult, label_vector
+from labelward.protocols.family import ModelFamily, PartyShare, PredictMode, RoleResult, label_vector, refuse_unaligned
+from labelward.protocols.pivodl.boosting import load_progress, train_trees
+from labelward.protocols.pivodl.columns import OwnColumns
+from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.joined import train_joined
+from labelward.protocols.pivodl.label_scale import LabelScale, agree_on_scale
 from labelward.protocols.pivodl.params import Pivodl
 from labelward.protocols.pivodl.predict import predict_rows
 from labelward.protocols.pivodl.secure_sums import SecureSums
 from labelward.protocols.pivodl.share import PivodlShare
-from labelward.protocols.pivodl.training import Fixed, OwnColumns, Training
+from labelward.protocols.pivodl.training import Training
 from labelward.runs.schema import VisibilityCounts
 
 Floats = NDArray[np.float64]
 
 HOLDER, SOURCE = "holder", "source"
 _ANYONE = (
-    *(PartyKeys, ColumnCodes, TotalSums, RootTotals, BestGains, WinningCandidates, ChosenCandidates),
-    *(ChildRows, ChildTotals, SplitSides, ReachedLeaves, MaskedMargins),
+    *(PartyKeys, ColumnCodes, TotalSums, LabelTotal, RootTotals, BestGains, WinningCandidates, ChosenCandidates),
+    *(NodeBins, AllowedCandidates, ChildRows, ChildTotals, TreeEnd, SplitSides, ReachedLeaves, MaskedMargins),
 )
 """What every party may send: each is a source, and may be anybody's split client."""
 _LABELED = (*_ANYONE, HeldRows, OwnSums, MaskedSums)
@@ -82,56 +92,70 @@ class PivodlFamily(ModelFamily[PivodlShare]):
             )
         return Topology(assigned={party: HOLDER if party in holders else SOURCE for party in parties}, roles=cls.roles)
 
+    @classmethod
+    def share_topology(cls, share: PartyShare) -> Topology:
+        """See :meth:`ModelFamily.share_topology`: a share names the label holders of the training."""
+        assert isinstance(share, PivodlShare)
+        return cls.topology(share.parties, share.holders)
+
+    @classmethod
+    def remark(cls, parties: Sequence[str]) -> str:
+        """See :meth:`ModelFamily.remark`."""
+        if len(parties) > 2:
+            return ""
+        return "with two parties, each learns all sums of the other: the split client subtracts its own from the totals"
+
     def check(
         self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
     ) -> None:
         """See :meth:`ModelFamily.check`."""
-        if len(data.classes) != 2:
-            found = f"{len(data.classes)} classes" if data.classes else "regression targets"
-            raise JobError(
-                f"{self.params.kind!r} is for two classes, not {found}", code="unsupported", field="[model] kind"
-            )
-        if len(data.validation_values):
-            raise JobError("means nothing for 'pivodl'", code="unsupported", field="[data] validation_size")
-        if (data.train_weights != 1).any():
-            raise DataError("'pivodl' takes no row weights", code="unsupported", field=data.label)
-        for party in data.parties:
-            if party.monotone:
-                raise JobError("monotone constraints are not supported", code="unsupported", field="[data] monotone")
-        parties = [party.name for party in data.parties]
+        refuse_unsupported(self.params.kind, data)
+        if passive is None:
+            self.params.check_holders({party: int(data.holds(party).sum()) for party in data.holders})
+        here = [party.name for party in data.parties]
+        parties = here if passive is None else [here[0], *passive]
         topology = self.topology(parties, data.holders)
         columns = sum(len(party.columns) for party in data.parties)
-        context = self._context(parties, data.holders, columns)
+        context = self._context(parties, data.holders, columns, len(data.classes), len(data.train_values))
         self.check_policies(policies, topology, dict.fromkeys((HOLDER, SOURCE), context))
 
-    def _context(self, parties: Sequence[str], holders: Sequence[str], columns: int) -> PolicyContext:
+    def _context(
+        self, parties: Sequence[str], holders: Sequence[str], columns: int, classes: int, rows: int
+    ) -> PolicyContext:
         params = self.params
         return PolicyContext(
             model=params.kind,
-            classes=2,
+            classes=classes,
             passive=tuple(parties[1:]),
             trees=params.trees,
             depth=params.depth,
             columns=columns,
             holders=len(holders),
+            rows=rows,
         )
 
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[PivodlShare]:
         """See :meth:`ModelFamily.program`."""
         params, data, rows = self.params, inputs.data, len(inputs.data.train)
-        order = np.frombuffer(ctx.protection.bytes(8 * len(data.columns)), dtype="<u8").argsort()
+        order = ctx.private.learning(ctx.seed, 0, "column order").permutation(len(data.columns))
+        ctx.observe(ColumnOrder(tuple(order.tolist())))
         with ctx.phase("binning"):
-            sizes = {position: len(names) for position, names in data.categories.items()}
-            own = OwnColumns(data.train, sizes, params.bins, order)
-        sums = SecureSums(
-            ctx, agreed, ctx.topology.parties(HOLDER), engine if params.aggregation == "paillier" else None
-        )
+            own = OwnColumns.of(data, params.most_bins, order)
+        saved = load_progress(ctx, agreed.resume)
+        engine_of_sums = engine if params.aggregation == "paillier" else None
+        sums = SecureSums(ctx, agreed, ctx.topology.parties(HOLDER), engine_of_sums, model=saved.model)
+        if agreed.resume:
+            ctx.checkpoints.name_model(sums.model, agreed.resume)
         labels = np.full(rows, np.nan) if inputs.labels is None else inputs.labels.values[:rows]
-        training = Training(ctx, Fixed.of(params, rows, agreed.precision), sums, own, ~np.isnan(labels), labels)
+        known = ~np.isnan(labels)
+        scale = agree_on_scale(ctx, sums, labels[known], rows) if self._quantities(agreed) else LabelScale()
+        fixed = Fixed.of(params, rows, agreed.precision, quantities=self._quantities(agreed))
+        training = Training(ctx, fixed, sums, own, known, scale.standardized(labels))
         columns = sum(len(source.sizes) for source in training.sources.values())
-        ctx.policies.begin(self._context(training.parties, sums.holders, columns), ctx.protection)
-        trees = training.run()
-        for account in ctx.policies.accounts():
+        context = self._context(training.parties, sums.holders, columns, 0 if self._quantities(agreed) else 2, rows)
+        self.check_own_policies(ctx, context)
+        trees = train_trees(ctx, training, context, sums.model, saved, agreed.resume)
+        for account in (*ctx.policies.accounts(), *self._threshold_account(training)):
             ctx.applied({"stage": "end", **account})
         share = PivodlShare(
             model=sums.model,
@@ -142,6 +166,7 @@ class PivodlFamily(ModelFamily[PivodlShare]):
             own=tuple(training.records),
             trees=trees,
             classes=inputs.labels.classes if inputs.labels is not None else (),
+            scale=scale,
             categories=inputs.categories,
         )
         with ctx.phase("predict"):
@@ -150,20 +175,32 @@ class PivodlFamily(ModelFamily[PivodlShare]):
 
     def predict(self, ctx: Context, share: PivodlShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
         """See :meth:`ModelFamily.predict`."""
-        if mode != "one-round":
-            raise JobError(f"{mode!r} is for SecureBoost and forests", code="unsupported", field="--mode", value=mode)
+        one_round(mode)
         return predict_rows(ctx, share, x)
+
+    def _threshold_account(self, training: Training) -> list[dict[str, Any]]:
+        """Return how many of the party's candidates the instance threshold refused, where there is one."""
+        if not self.params.instance_threshold:
+            return []
+        parameters = {"rows": self.params.instance_threshold, "threshold": self.params.threshold}
+        share = training.refused / max(training.offered, 1)
+        tallies = {"refused_candidates": training.refused, "share_of_refused_candidates": round(share, 4)}
+        return [{"kind": "instance-threshold", "parameters": parameters, "points": [], **tallies}]
+
+    @staticmethod
+    def _quantities(agreed: Agreement) -> bool:
+        """Return whether labels are quantities, which all parties know from the job."""
+        return bool(json.loads(agreed.job.get("data.task", "null")) == "regression")
 
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
         """See :meth:`ModelFamily.predicted`."""
-        from scipy.special import expit
-
-        second = expit(margins[:, 0])
-        return np.stack([1 - second, second], axis=1)
+        if not classes:
+            return margins[:, 0]
+        return probabilities(margins)
 
     def margins_say_all(self, classes: Sequence[str]) -> bool:
         """See :meth:`ModelFamily.margins_say_all`."""
-        return False
+        return not classes
 
     @property
     def deviance_power(self) -> float | None:
@@ -173,7 +210,8 @@ class PivodlFamily(ModelFamily[PivodlShare]):
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """See :meth:`ModelFamily.pooled`."""
         labels: LabelVector = label_vector(data)
-        return train_joined(self.params, parties, labels.values, precision=precision).margins([p.test for p in parties])
+        joined = train_joined(self.params, parties, labels.values, precision=precision, quantities=not data.classes)
+        return joined.margins([party.test for party in parties])
 
     def visibility(self, view: View, own: AttackerData, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelFamily.visibility`: the public trees, and the sums that the party opened."""
@@ -187,3 +225,35 @@ class PivodlFamily(ModelFamily[PivodlShare]):
     def load(self, folder: Path) -> PivodlShare:
         """See :meth:`ModelFamily.load`."""
         return PivodlShare.load(folder)
+
+
+def refuse_unsupported(kind: str, data: VerticalDataset) -> None:
+    """Refuse labels, weights and constraints that the trees of this package do not take."""
+    if len(data.classes) not in (0, 2):
+        raise JobError(
+            f"{kind!r} is for two classes or quantities, not {len(data.classes)} classes",
+            code="unsupported",
+            field="[model] kind",
+        )
+    if len(data.validation_values):
+        raise JobError(f"means nothing for {kind!r}", code="unsupported", field="[data] validation_size")
+    refuse_unaligned(kind, data)
+    if (data.train_weights != 1).any():
+        raise DataError(f"{kind!r} takes no row weights", code="unsupported", field=data.label)
+    for party in data.parties:
+        if party.monotone:
+            raise JobError("monotone constraints are not supported", code="unsupported", field="[data] monotone")
+
+
+def one_round(mode: PredictMode) -> None:
+    """Refuse any other way to predict."""
+    if mode != "one-round":
+        raise JobError(f"{mode!r} is for SecureBoost and forests", code="unsupported", field="--mode", value=mode)
+
+
+def probabilities(margins: Floats) -> Floats:
+    """Return float64 [rows, 2] for the margins of two classes."""
+    from scipy.special import expit
+
+    second = expit(margins[:, 0])
+    return np.stack([1 - second, second], axis=1)

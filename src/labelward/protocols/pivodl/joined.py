@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 from labelward.data import PartyDataset
 from labelward.kernels.histogram import goes_left
 from labelward.kernels.node_rows import NodeRows, children, route_rows
-from labelward.protocols.pivodl.params import Pivodl
-from labelward.protocols.pivodl.share import OwnRecord, SharedTree
-from labelward.protocols.pivodl.training import PUBLIC, Fixed, OwnColumns, SourceColumns, best_candidates
+from labelward.messages.pivodl import Candidate
+from labelward.protocols.pivodl.columns import OwnColumns, SourceColumns
+from labelward.protocols.pivodl.fixed import Fixed
+from labelward.protocols.pivodl.label_scale import LabelScale
+from labelward.protocols.pivodl.params import GrownTrees
+from labelward.protocols.pivodl.share import PUBLIC, OwnRecord, SharedTree
+from labelward.protocols.pivodl.split_client import best_candidates
 
 Floats = NDArray[np.float64]
 
@@ -25,10 +29,12 @@ class JoinedModel:
     Attributes:
         trees: shapes with all weights.
         records: splits of each party, in the order of their record numbers.
+        scale: of quantities.
     """
 
     trees: tuple[SharedTree, ...]
     records: tuple[tuple[OwnRecord, ...], ...]
+    scale: LabelScale
 
     def margins(self, x: Sequence[Floats]) -> Floats:
         """Return the margins, float64 [rows, 1], of each party's columns of the same rows."""
@@ -38,10 +44,12 @@ class JoinedModel:
             sides = [self.records[owner][record].goes_left(x[owner]) for owner, record in pairs]
             reached = route_rows(*tree.branches(), np.stack(sides)) if sides else np.zeros(len(total), dtype=np.int32)
             total += np.array(tree.weights)[reached]
-        return total[:, None]
+        return self.scale.restored(total)[:, None]
 
 
-def train_joined(params: Pivodl, parties: Sequence[PartyDataset], labels: Floats, *, precision: int) -> JoinedModel:
+def train_joined(
+    params: GrownTrees, parties: Sequence[PartyDataset], labels: Floats, *, precision: int, quantities: bool = False
+) -> JoinedModel:
     """Train on all columns and labels at once.
 
     Args:
@@ -49,21 +57,29 @@ def train_joined(params: Pivodl, parties: Sequence[PartyDataset], labels: Floats
         labels: float64 [training rows].
         precision: bits after the binary point of gradients and hessians.
     """
-    rows = len(labels)
-    fixed = Fixed.of(params, rows, precision)
-    owns = [
-        OwnColumns(
-            party.train,
-            {position: len(names) for position, names in party.categories.items()},
-            params.bins,
-            np.arange(len(party.columns)),
-        )
-        for party in parties
-    ]
+    scale = LabelScale.of(labels) if quantities else LabelScale()
+    owns = [OwnColumns.of(party, params.most_bins) for party in parties]
     sources = [SourceColumns(own.sizes, own.kinds, own.codes) for own in owns]
+    fixed = Fixed.of(params, len(labels), precision, quantities=quantities)
+    trees, picks = grow_trees(fixed, sources, scale.standardized(labels))
+    records = (tuple(own.record(each) for each in chosen) for own, chosen in zip(owns, picks, strict=True))
+    return JoinedModel(tuple(trees), tuple(records), scale)
+
+
+def grow_trees(
+    fixed: Fixed, sources: Sequence[SourceColumns], labels: Floats
+) -> tuple[list[SharedTree], list[list[Candidate]]]:
+    """Return trees grown on the binned columns of all parties, and the splits of each by record number.
+
+    Args:
+        fixed: constants of the training.
+        sources: columns of all training rows, by party, in each party's own order.
+        labels: float64 [training rows], standardized where they are quantities.
+    """
+    rows = len(labels)
     margins, trees = np.zeros(rows), []
-    records: list[list[OwnRecord]] = [[] for _ in parties]
-    for _ in range(params.trees):
+    picks: list[list[Candidate]] = [[] for _ in sources]
+    for _ in range(fixed.params.trees):
         values, nodes = fixed.encode(margins, labels), NodeRows(rows, np.arange(rows))
         splits: dict[int, tuple[int, int]] = {}
         level, depth = [] if fixed.is_leaf(0, rows) else [0], 0
@@ -82,17 +98,17 @@ def train_joined(params: Pivodl, parties: Sequence[PartyDataset], labels: Floats
                 owner = int(np.argmax(gains))
                 if not gains[owner] > 0:
                     continue
-                chosen = owns[owner].first(found[owner][at][1])
+                chosen = found[owner][at][1][0]  # the first column of those that tie
                 left = goes_left(
-                    owns[owner].codes,
+                    sources[owner].codes,
                     nodes.rows(node),
                     chosen.column,
                     chosen.code,
                     missing_left=chosen.missing_left,
                     categories=chosen.categories,
                 )
-                splits[node] = (owner, len(records[owner]))
-                records[owner].append(owns[owner].record(chosen))
+                splits[node] = (owner, len(picks[owner]))
+                picks[owner].append(chosen)
                 nodes.split(node, left)
                 following += [child for child in children(node) if not fixed.is_leaf(depth + 1, nodes.size(child))]
             level, depth = following, depth + 1
@@ -110,4 +126,4 @@ def train_joined(params: Pivodl, parties: Sequence[PartyDataset], labels: Floats
                 weights=tuple(weights.tolist()),
             )
         )
-    return JoinedModel(tuple(trees), tuple(map(tuple, records)))
+    return trees, picks

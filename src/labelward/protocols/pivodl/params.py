@@ -1,33 +1,56 @@
-"""Hyper-parameters of PIVODL."""
+"""Hyper-parameters of PIVODL and FederBoost."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from labelward.errors import JobError
 from labelward.kernels.gain import GainRule
-from labelward.parameters import Fraction, NonNegativeFloat, Parameters, PositiveInt
+from labelward.parameters import Fraction, NonNegativeFloat, NonNegativeInt, Parameters, PositiveFloat, PositiveInt
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pivodl(Parameters):
-    """Gradient-boosted trees where several parties hold the labels of some rows each (PIVODL)."""
+class GrownTrees(Parameters):
+    """Parameters of trees that are grown level by level on binned columns."""
 
     section: ClassVar[str] = "[model]"
-    kind: ClassVar[str] = "pivodl"
 
     trees: Annotated[int, Meta(ge=1, le=10_000, description="Number of trees.")] = 5
     depth: Annotated[int, Meta(ge=1, le=16, description="Maximum depth of a tree.")] = 3
     learning_rate: Annotated[Fraction, Meta(description="Shrinkage: factor of each leaf weight.")] = 0.3
     bins: Annotated[int, Meta(ge=2, le=1024, description="Maximum number of bins of a column.")] = 32
+    candidates: Annotated[
+        Literal["global", "all"],
+        Meta(description="Split candidates: 'global' (quantiles of the column) or 'all' (every distinct value)."),
+    ] = "global"
     reg_lambda: Annotated[NonNegativeFloat, Meta(description="L2 regularization of leaf weights.")] = 1.0
     gamma: Annotated[NonNegativeFloat, Meta(description="Minimum gain of a split.")] = 0.0
     min_rows: Annotated[PositiveInt, Meta(description="Minimum number of rows in a leaf.")] = 1
     min_node_rows: Annotated[
         PositiveInt, Meta(description="Nodes with fewer rows are leaves (the sample threshold of Algorithm 3).")
     ] = 10
+
+    @property
+    def most_bins(self) -> int | None:
+        """Maximum number of bins; None: one for each distinct value."""
+        return None if self.candidates == "all" else self.bins
+
+    @property
+    def rule(self) -> GainRule:
+        """How splits are compared."""
+        return GainRule(reg_lambda=self.reg_lambda, gamma=self.gamma, min_rows=self.min_rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pivodl(GrownTrees):
+    """Gradient-boosted trees where several parties hold the labels of some rows each (PIVODL)."""
+
+    kind: ClassVar[str] = "pivodl"
+
     aggregation: Annotated[
         Literal["paillier", "masks"],
         Meta(
@@ -35,8 +58,47 @@ class Pivodl(Parameters):
             "by the source) or 'masks' (pairwise masks, which cancel at the split client)."
         ),
     ] = "paillier"
+    exchange: Annotated[
+        Literal["codes", "published"],
+        Meta(
+            description="How label holders learn the bins of others' columns on their rows: 'codes' (once) or "
+            "'published' (rows of each bin and node, as in the paper: the same in many times the bytes)."
+        ),
+    ] = "codes"
+    instance_threshold: Annotated[
+        NonNegativeInt,
+        Meta(description="Least rows of a label holder in a child, else the split is refused (T of Algorithm 2)."),
+    ] = 0
+    threshold: Annotated[
+        Literal["published", "both-sides"],
+        Meta(
+            description="'published': each holder needs so many rows in the left child. 'both-sides': in each child, "
+            "or none."
+        ),
+    ] = "published"
 
-    @property
-    def rule(self) -> GainRule:
-        """How splits are compared."""
-        return GainRule(reg_lambda=self.reg_lambda, gamma=self.gamma, min_rows=self.min_rows)
+    def check_holders(self, rows: Mapping[str, int]) -> None:
+        """Refuse an instance threshold that a label holder's number of rows never reaches.
+
+        Args:
+            rows: training rows by label holder.
+        """
+        party, least = min(rows.items(), key=lambda each: each[1])
+        if self.instance_threshold > least:
+            reason = f"must be at most the {least} training rows that {party!r} labels, not {self.instance_threshold}"
+            raise JobError(reason, code="range", field="[model] instance_threshold", value=self.instance_threshold)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederBoost(GrownTrees):
+    """Gradient-boosted trees on buckets that passive parties send once, without encryption (FederBoost)."""
+
+    kind: ClassVar[str] = "federboost"
+
+    epsilon: Annotated[
+        PositiveFloat | None,
+        Meta(
+            description="Local differential privacy of each bucket that a passive party sends, of a row and column; it "
+            "adds up over the columns of a row. Default: exact buckets."
+        ),
+    ] = None

@@ -20,8 +20,7 @@ from labelward.messages.base import Array
 from labelward.messages.pivodl import MaskedMargins, PartyKeys, ReachedLeaves, SplitSides
 from labelward.party.context import Context
 from labelward.protocols.pivodl.secure_sums import PairwiseMasks
-from labelward.protocols.pivodl.share import PivodlShare
-from labelward.protocols.pivodl.training import PUBLIC
+from labelward.protocols.pivodl.share import PUBLIC, PivodlShare
 
 Floats = NDArray[np.float64]
 Leaves = NDArray[np.int32]
@@ -44,7 +43,7 @@ def predict_rows(ctx: Context, share: PivodlShare, x: Floats) -> Floats:
     ]
     if ctx.party != ctx.topology.coordinator:
         return np.empty((0, 0))
-    return np.concatenate([np.zeros(0), *parts])[:, None]
+    return share.scale.restored(np.concatenate([np.zeros(0), *parts]))[:, None]
 
 
 def _exchange(ctx: Context) -> PairwiseMasks:
@@ -57,10 +56,8 @@ def _exchange(ctx: Context) -> PairwiseMasks:
 
 def _batch(ctx: Context, share: PivodlShare, x: Floats, masks: PairwiseMasks, number: int) -> Floats:
     asker, step, purpose = ctx.topology.coordinator, (number,), f"margins {number}"
-    sides = share.sides(x)
     if ctx.party != asker:
-        bits = np.packbits(sides, bitorder="little").tobytes()
-        ctx.send(asker, SplitSides(len(sides), len(x), bits), step)
+        send_sides(ctx, share, x, step)
         message = ctx.recv(asker, ReachedLeaves, step)
         with ctx.blaming(asker, "ReachedLeaves", step):
             reached = message.leaves.value.unpack().astype(np.int32)
@@ -68,8 +65,8 @@ def _batch(ctx: Context, share: PivodlShare, x: Floats, masks: PairwiseMasks, nu
         masked = masks.masked(values, share.parties, purpose)
         ctx.send(asker, MaskedMargins(Array.pack(masked)), step)
         return np.zeros(0)
-    answers = {ctx.party: sides} | {peer: _sides(ctx, share, peer, len(x), step) for peer in ctx.peers}
-    leaves = _route(share, answers, len(x))
+    answers = {ctx.party: share.sides(x)} | {peer: received_sides(ctx, share, peer, len(x), step) for peer in ctx.peers}
+    leaves = route(share, answers, len(x))
     for peer in ctx.peers:
         own = _of_keeper(share, leaves, share.parties.index(peer))
         ctx.send(peer, ReachedLeaves(ctx.policies.release_opened(Array.pack(own))), step)
@@ -85,10 +82,17 @@ def _batch(ctx: Context, share: PivodlShare, x: Floats, masks: PairwiseMasks, nu
     return total / _ONE
 
 
-def _sides(ctx: Context, share: PivodlShare, peer: str, rows: int, step: tuple[int, ...]) -> NDArray[np.bool_]:
+def send_sides(ctx: Context, share: PivodlShare, x: Floats, step: tuple[int, ...]) -> None:
+    """Tell the coordinator the side of each row at each own split."""
+    sides = share.sides(x)
+    bits = np.packbits(sides, bitorder="little").tobytes()
+    ctx.send(ctx.topology.coordinator, SplitSides(len(sides), len(x), bits), step)
+
+
+def received_sides(ctx: Context, share: PivodlShare, peer: str, rows: int, step: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return bool [records, rows]: a peer's answer; PeerError where it is for other splits or rows."""
     message = ctx.recv(peer, SplitSides, step)
-    owner = share.parties.index(peer)
-    records = sum(tree.owners.count(owner) for tree in share.trees)
+    records = share.record_count(share.parties.index(peer))
     size = records * rows
     if (message.records, message.rows, len(message.bits)) != (records, rows, (size + 7) // 8):
         raise PeerError(peer, "answered for other splits or rows", message="SplitSides", step=step, code="peer-message")
@@ -96,7 +100,7 @@ def _sides(ctx: Context, share: PivodlShare, peer: str, rows: int, step: tuple[i
     return bits.view(np.bool_).reshape(records, rows)
 
 
-def _route(share: PivodlShare, answers: dict[str, NDArray[np.bool_]], rows: int) -> Leaves:
+def route(share: PivodlShare, answers: dict[str, NDArray[np.bool_]], rows: int) -> Leaves:
     """Return int32 [trees, rows]: the position among its leaves that each row reaches."""
     reached = np.zeros((len(share.trees), rows), dtype=np.int32)
     for tree, out in zip(share.trees, reached, strict=True):

@@ -84,9 +84,12 @@ class SecureSums:
         agreed: key size, and whether insecure engines are allowed.
         holders: the label holders, in party order.
         engine: makes the party's key; None: sums are masked.
+        model: identifier of the model in an interrupted training; empty: the coordinator draws one.
     """
 
-    def __init__(self, ctx: Context, agreed: Agreement, holders: tuple[str, ...], engine: Engine | None) -> None:
+    def __init__(
+        self, ctx: Context, agreed: Agreement, holders: tuple[str, ...], engine: Engine | None, *, model: str = ""
+    ) -> None:
         self.ctx, self.holders = ctx, holders
         self._private: PrivateKey | None = None
         if engine is not None:
@@ -94,7 +97,8 @@ class SecureSums:
                 self._private = engine.generate(agreed.bits, protection=ctx.protection, insecure=agreed.insecure)
         exchange = X25519PrivateKey.from_private_bytes(ctx.protection.bytes(32))
         material = None if self._private is None else self._private.public.material()
-        drawn = ctx.protection.bytes(8).hex() if ctx.party == ctx.topology.coordinator else ""
+        coordinates = ctx.party == ctx.topology.coordinator
+        drawn = (model or ctx.protection.bytes(8).hex()) if coordinates else ""
         mine = PartyKeys(drawn, material, exchange.public_key().public_bytes_raw())
         for peer in ctx.peers:
             ctx.send(peer, mine, ())

@@ -1,6 +1,7 @@
 """Model shares of PIVODL: everybody knows the shape of the trees, and nobody all of the rest.
 
-The owner of a split knows its column and threshold, and the split client that decided a leaf knows its weight.
+The owner of a split knows its column and threshold, and the split client that decided a leaf knows its weight. Shares
+of FederBoost have the same form; there the active party knows all trees, and passive parties their own splits only.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from numpy.typing import NDArray
 
 from labelward.kernels.node_rows import children
 from labelward.party.evidence import Evidence
-from labelward.runs.json_records import read_json, write_json
+from labelward.party.json_file import encode_checked, read_checked
+from labelward.protocols.pivodl.label_scale import LabelScale
+from labelward.runs.secure_files import atomic_write
 
 FORMAT = 1
 FILE_NAME = "share.json"
+
+PUBLIC = -1
+"""Keeper of a leaf whose weight everybody knows."""
 
 Branches = NDArray[np.int32]
 
@@ -30,7 +36,7 @@ class SharedTree(msgspec.Struct, frozen=True):
         owners: for each split the position of its owner among the parties.
         records: for each split the owner's record number.
         leaves: numbers of the leaves, ascending.
-        keepers: for each leaf the position of the party that keeps its weight; -1: every party knows it.
+        keepers: for each leaf the position of the party that keeps its weight; :data:`PUBLIC`: every party knows it.
         weights: for each leaf its weight, learning rate included, where this party keeps it; else 0.
     """
 
@@ -87,12 +93,13 @@ class PivodlShare(msgspec.Struct, frozen=True, kw_only=True):
         own: its splits by record number.
         trees: as the party knows them.
         classes: names of the classes, at label holders.
+        scale: of quantities; margins are in its units.
         categories: for each of its categorical columns the categories, by code.
         evidence: of the training; None in a share that was not saved with a view.
     """
 
     format: Literal[1] = 1
-    kind: Literal["pivodl"] = "pivodl"
+    kind: Literal["pivodl", "federboost"] = "pivodl"
     model: str
     party: str
     parties: tuple[str, ...]
@@ -101,20 +108,27 @@ class PivodlShare(msgspec.Struct, frozen=True, kw_only=True):
     own: tuple[OwnRecord, ...]
     trees: tuple[SharedTree, ...]
     classes: tuple[str, ...] = ()
+    scale: LabelScale = LabelScale()
     categories: dict[str, tuple[str, ...]] = {}
     evidence: Evidence | None = None
+
+    def record_count(self, owner: int) -> int:
+        """Return how many splits a party owns, by its position, as the trees name them."""
+        pairs = (zip(tree.owners, tree.records, strict=True) for tree in self.trees)
+        return 1 + max((record for each in pairs for mine, record in each if mine == owner), default=-1)
 
     def sides(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return bool [records, rows]: whether each row goes left at each own split."""
         return np.array([record.goes_left(x) for record in self.own], dtype=np.bool_).reshape(len(self.own), len(x))
 
     def save(self, folder: Path) -> Path:
-        """Write the share; :class:`~labelward.errors.OutputError` if it cannot be written."""
+        """Write the share with a checksum; :class:`~labelward.errors.OutputError` if it cannot be written."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_json(folder / FILE_NAME, self)
+        with atomic_write(folder / FILE_NAME) as file:
+            file.write(encode_checked(self))
         return folder / FILE_NAME
 
     @classmethod
     def load(cls, folder: Path) -> PivodlShare:
         """Read a share; :class:`~labelward.errors.FileFormatError` where it is missing or damaged."""
-        return read_json(folder / FILE_NAME if folder.is_dir() else folder, cls, FORMAT)
+        return read_checked(folder / FILE_NAME if folder.is_dir() else folder, cls, FORMAT)

@@ -102,6 +102,7 @@ def train_active(
     validation: int = 0,
     precision: int = 30,
     start: StartPoint | None = None,
+    columns: Mapping[str, int] | None = None,
 ) -> TrainingResult:
     """Train with all peers of the context.
 
@@ -112,6 +113,7 @@ def train_active(
         validation: how many of the last rows are validation rows.
         precision: bits after the binary point of gradients and hessians.
         start: where training starts; None: from nothing.
+        columns: the most columns of each peer, as agreed; peers that it lacks may have any number.
 
     Raises:
         DataError: the labels do not fit the objective.
@@ -121,7 +123,15 @@ def train_active(
         PolicyError: a policy cannot act.
     """
     training = _Training(
-        ctx, params, blocks, labels, private, validation=validation, precision=precision, start=start or StartPoint()
+        ctx,
+        params,
+        blocks,
+        labels,
+        private,
+        validation=validation,
+        precision=precision,
+        start=start or StartPoint(),
+        columns=columns or {},
     )
     try:
         training.run()
@@ -145,12 +155,14 @@ class _Training:
         validation: int,
         precision: int,
         start: StartPoint,
+        columns: Mapping[str, int],
     ) -> None:
         warm, checkpoint, n = start.warm, start.checkpoint, len(labels.values) - validation
         training_labels, classes = labels.first(n), len(labels.classes)
         objective = fitted_objective(params, classes)
         check_model(params, validation, len(next(iter(blocks.values())).names))
         self.ctx, self.params, self.blocks, self.private = ctx, params, blocks, private
+        self.columns = columns
         self.owners = (*blocks, *ctx.peers)
         true_classes = training_labels.values.astype(np.int64) if classes else None
         self.hooks = PolicyHooks(ctx, tuple(blocks), true_classes, classes=classes, rows=n)
@@ -500,8 +512,15 @@ class TreeGrower:
             parents=self._parents(peer),
             totals=np.stack([plan.values[self.rows.rows(node)].sum(axis=0) for node in nodes]),
             whole={node: self.totals[node] for node in wanted},
+            range_of={node: self._range(node) for node in wanted},
             count=plan.finder.numbers.count,
+            columns=self.training.columns.get(peer),
         )
+
+    def _range(self, node: int) -> tuple[Integers, Integers]:
+        """Return the least and the largest of each number among a node's rows, int64 [k], each row as drawn once."""
+        rows = self.plan.draft.encoded.values[self.rows.rows(node)]
+        return rows.min(axis=0), rows.max(axis=0)
 
     def _parents(self, owner: str) -> PartyHistograms | None:
         """Return a party's histograms of the level above."""
@@ -632,10 +651,10 @@ class TreeGrower:
         return self.plan.binners[owner].split(self.bins[owner], slot, rows, chosen, ledger)
 
     def _receive_masks(self, peer: str, mine: Mapping[int, BestSplit]) -> None:
-        """Receive which rows of a peer's splits go left; their number is known from the sums."""
+        """Receive which rows of a peer's splits go left; all their sums are known."""
         if not mine:
             return
-        step, count = (self.plan.seen_as[peer], self.depth), self.plan.finder.numbers.count
+        step = (self.plan.seen_as[peer], self.depth)
         answer = self.ctx.recv(peer, SplitMasks, step)
         if tuple(split.node for split in answer.splits.value) != tuple(mine):
             reason = "answered for other nodes than were chosen"
@@ -643,7 +662,7 @@ class TreeGrower:
         for node, packed in ((split.node, split.left) for split in answer.splits.value):
             with self.ctx.blaming(peer, "SplitRows", step):
                 left = packed.unpack(self.rows.size(node))
-            if int(self.plan.draft.counts[self.rows.rows(node)[left]].sum()) != int(mine[node].left[count]):
+            if (self.plan.values[self.rows.rows(node)[left]].sum(axis=0) != mine[node].left).any():
                 reason = f"splits node {node} otherwise than its sums say"
                 raise PeerError(peer, reason, message="SplitRows", step=step, code="peer-message", value=node)
             self._split_rows(node, left)

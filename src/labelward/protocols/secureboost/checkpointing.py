@@ -157,7 +157,7 @@ def load_checkpoint(ctx: Context, number: int | None) -> Checkpoint | None:
     try:
         targets = msgspec.msgpack.decode(block(_TARGETS), type=FittedTargets)
         batches = [msgspec.msgpack.decode(block(_name(each + 1)), type=_Batch) for each in range(number)]
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         reason = f"a damaged checkpoint: {error}"
         raise FileFormatError(reason, code="damaged", field=str(ctx.checkpoints.folder)) from error
     return Checkpoint(number=number, targets=targets, snapshot=snapshot, batches=tuple(batches))

@@ -16,7 +16,7 @@ from labelward.messages.tree import WinningSplit
 from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.share import EVERYTHING, Records
-from labelward.rng import learning
+from labelward.rng import column_sample
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
@@ -146,13 +146,11 @@ class ColumnBinner:
             self.binned = bin_columns(columns.x, None if params.candidates == "all" else params.bins, self.categories)
 
     def for_tree(self, tree: int) -> TreeBinner:
-        """Draw the columns of one tree: int(fraction · F) of them, at least one, in ascending order."""
-        total, fraction = len(self.names), self.params.feature_fraction
-        sample = np.arange(total, dtype=np.int64)
-        if total and fraction < 1.0:
-            rng = learning(self._seed, self.party, tree, "columns")
-            sample = np.sort(rng.choice(total, max(1, int(fraction * total)), replace=False))
-        return TreeBinner(self, sample)
+        """Draw the columns of one tree."""
+        count, fraction = len(self.names), self.params.feature_fraction
+        if not count or fraction == 1.0:
+            return TreeBinner(self, np.arange(count, dtype=np.int64))
+        return TreeBinner(self, column_sample(self._seed, self.party, tree, count, fraction))
 
 
 class TreeBinner:

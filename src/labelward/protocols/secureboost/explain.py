@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import DataError, PeerError
+from labelward.errors import DataError, PeerError, quoted
 from labelward.kernels.node_rows import depth_of
 from labelward.kernels.shap import add_shapley_values, coalition_weights
 from labelward.messages.explain import ColumnsRequest, RecordColumns
@@ -91,7 +91,7 @@ def columns_active(ctx: Context, share: ModelShare) -> Features:
         if answer.names and len(set(answer.names)) != width:
             reason, count = f"sent {len(answer.names)} names for {width} columns, or a duplicate", len(answer.names)
             raise PeerError(peer, reason, message="RecordColumns", step=(), code="peer-message", value=count)
-        names = answer.names or ("",) * width
+        names = tuple(map(quoted, answer.names)) or ("",) * width
         features[peer] = tuple(Feature(peer, number, names[number]) for number in numbers)
     return features
 

@@ -13,12 +13,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from labelward.errors import OutputError, PeerError, PolicyError
+from labelward.errors import OutputError, PeerError, PolicyError, quoted
 from labelward.messages.explain import ExportConsent, ExportDecision, ExportRecords, ExportRequest
 from labelward.party.context import Context
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.protocols.secureboost.xgboost_json import xgboost_json
 
+_LONGEST_PURPOSE = 1000  # characters
 _MOST_COLUMNS = 1 << 20
 
 Consent = bool | Callable[[str], bool]
@@ -78,6 +79,9 @@ def export_passive(
     if request.model != share.model:
         reason = f"exports model {request.model!r}; the share here is of {share.model!r}"
         raise PeerError(ctx.active, reason, message="ExportRequest", step=(), code="peer-message", value=request.model)
+    if request.purpose != quoted(request.purpose, _LONGEST_PURPOSE):
+        reason = "states a purpose that cannot be shown whole"
+        raise PeerError(ctx.active, reason, message="ExportRequest", step=(), code="peer-message")
     agreed = consent(request.purpose) if callable(consent) else consent
     ctx.send(ctx.active, ExportConsent(request.model, request.purpose, agreed is True), ())
     refused = ctx.recv(ctx.active, ExportDecision, ()).refused

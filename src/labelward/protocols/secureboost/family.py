@@ -58,8 +58,10 @@ from labelward.protocols.family import (
     ValidationHistory,
     check_weights,
     label_vector,
+    refuse_unaligned,
 )
 from labelward.protocols.secureboost.active import train_active
+from labelward.protocols.secureboost.behavior import SumLies
 from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.policy_hooks import VISITED, VISITED_PASSIVE
@@ -68,6 +70,7 @@ from labelward.protocols.secureboost.replay import replayed_rows
 from labelward.protocols.secureboost.session import run_active, run_passive, setup_of
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.protocols.secureboost.targets import check_model, fitted_objective
+from labelward.registry import Registry
 from labelward.runs.schema import VisibilityCounts
 
 Floats = NDArray[np.float64]
@@ -99,6 +102,9 @@ class TreeFamily(ModelFamily[ModelShare]):
         ),
     }
 
+    states_sizes: ClassVar[bool] = True
+    behaviors: ClassVar[Registry[SumLies]] = Registry("behavior", __package__, ["behavior:SumLies"])
+
     params: TreeModel
 
     def check(
@@ -111,6 +117,7 @@ class TreeFamily(ModelFamily[ModelShare]):
         except DataError as error:
             raise error.under(f"{data.label}:") from error
         self._check_idle(data)
+        refuse_unaligned(self.params.kind, data)
         setup = setup_of(
             self.params,
             classes=len(data.classes),
@@ -194,7 +201,8 @@ class TreeFamily(ModelFamily[ModelShare]):
         if inputs.labels is None:
             setup = setup_of(self.params, classes=0, active_columns=0, passive=(ctx.party,))
             self.check_own_policies(ctx, setup)
-            outcome = run_passive(ctx, task, columns, engine, share=inputs.share)
+            behavior = None if inputs.behavior is None else self.make_behavior(inputs.behavior)
+            outcome = run_passive(ctx, task, columns, engine, share=inputs.share, behavior=behavior)
             return RoleResult(share=outcome.share, counts=outcome.counts, fingerprint=outcome.fingerprint)
         ended = run_active(ctx, task, columns, inputs.labels, engine, share=inputs.share)
         return RoleResult(
@@ -228,11 +236,10 @@ class TreeFamily(ModelFamily[ModelShare]):
         """See :meth:`ModelFamily.visibility`; for the active party a tree without splits is not counted."""
         return _seen_by_active(view) if view.header.role == ACTIVE else _seen_by_passive(view, own, labels)
 
-    def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:
+    def own(self, view: View, own: AttackerData, share: ModelShare) -> AttackerData:
         """See :meth:`ModelFamily.own`: at the active party the integers that it encrypted."""
         if own.labels is None:
             return own
-        share = self.load(model)
         weights = np.ones(len(own.labels)) if own.weights is None else own.weights
         rows = partial(replayed_rows, share=share, params=self.params, labels=own.labels, weights=weights)
         return replace(own, encrypted_rows=rows)

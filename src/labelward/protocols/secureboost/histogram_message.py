@@ -100,7 +100,9 @@ class HistogramRequest:
         parents: the peer's histograms of the level above; None at its first level of the tree.
         totals: int64 [nodes, k] of all rows of ``nodes``.
         whole: by node, int64 [k], of all rows of each wanted node.
+        range_of: by node, the least and the largest that each number is in one of its rows: int64 [k] both.
         count: which of the k numbers counts rows.
+        columns: the most that the peer has, as agreed; None: not agreed.
     """
 
     peer: str
@@ -113,7 +115,9 @@ class HistogramRequest:
     parents: PartyHistograms | None
     totals: Integers
     whole: Mapping[int, Integers]
+    range_of: Mapping[int, tuple[Integers, Integers]]
     count: int
+    columns: int | None = None
 
     @cached_property
     def described(self) -> dict[int, tuple[int, int]] | None:
@@ -364,7 +368,23 @@ def receive_histograms(ctx: Context, request: HistogramRequest, private: Private
     if starts_of and len(starts_of) != len(columns):
         raise request.error("merged bins of some columns only", 0)
     blocks = tuple(_block(each, sums_of, sizes, kinds, starts_of) for each in group_by_width(sizes))
-    return add_siblings(request.wanted, PartyHistograms(request.nodes, blocks), request.parents, request.whole)
+    found = add_siblings(request.wanted, PartyHistograms(request.nodes, blocks), request.parents, request.whole)
+    for block in found.blocks:
+        _check_range(request, block)
+    return found
+
+
+def _check_range(request: HistogramRequest, block: HistogramBlock) -> None:
+    """Refuse sums that no rows of the node have: those of n rows lie within n of the least and of the largest numbers,
+    and what they leave to the other rows as well."""
+    for position, node in enumerate(request.wanted):
+        sums, total = block.sums[:, position], request.whole[node]
+        (least, most), rows = request.range_of[node], sums[..., request.count, None]
+        others = total[request.count] - rows
+        low = np.maximum(rows * least, total - others * most)
+        high = np.minimum(rows * most, total - others * least)
+        if ((sums < low) | (sums > high)).any():
+            raise request.error(f"sent sums that no rows of node {node} have", 0, node)
 
 
 def _block(
@@ -400,13 +420,14 @@ def _receive(
     ctx: Context, request: HistogramRequest, private: PrivateKey
 ) -> Iterator[tuple[LevelHistograms, Integers, NDArray[np.bool_] | None]]:
     part, total, columns_so_far = 0, 1, 0
+    agreed = request.columns or _MAX_COLUMNS
     while part < total:
         step = (request.tree, request.depth, part)
         message = ctx.recv(request.peer, LevelHistograms, step)
         total = message.parts if part == 0 else total
         _check(request, message, part, total)
         columns_so_far += len(message.columns)
-        if columns_so_far > (_MAX_COLUMNS if request.described is None else len(request.described)):
+        if columns_so_far > (agreed if request.described is None else len(request.described)):
             reason = f"sent sums of {columns_so_far} columns, which are more than it can have"
             raise request.error(reason, part, columns_so_far)
         with ctx.blaming(request.peer, "LevelSums", step):

@@ -42,6 +42,7 @@ from labelward.messages.tree import (
 )
 from labelward.party.context import Context
 from labelward.policy.base import BinCounts
+from labelward.protocols.secureboost.behavior import Liar, SumLies
 from labelward.protocols.secureboost.column_binner import ColumnBinner, LevelBins, SplitLedger, TreeBinner
 from labelward.protocols.secureboost.histogram_message import CellMask, pack_starts, split_into_messages
 from labelward.protocols.secureboost.inputs import Columns
@@ -63,6 +64,7 @@ def train_passive(
     validation: int = 0,
     before: tuple[Records, int] = (Records(), 0),
     resume: int | None = None,
+    behavior: SumLies | None = None,
 ) -> tuple[Records, int]:
     """Take part in training until the active party ends it.
 
@@ -74,6 +76,7 @@ def train_passive(
         before: the result of this function in an earlier training that continues.
         resume: the checkpoint from which this training resumes; its number is that of the trees in which this party
             took part.
+        behavior: how it lies, if it does.
 
     Returns:
         This party's splits, and in how many trees it took part.
@@ -90,6 +93,8 @@ def train_passive(
     for records in _load_splits(ctx, tree):
         ledger.extend(records)
     training = _Training(ctx, binner, columns, rows, public, ledger, before[1])
+    if behavior is not None:
+        training.liar = Liar(ctx, behavior, rows, len(columns.names))
     while True:
         ctx.progress("trees", tree, 0)
         message = ctx.recv(ctx.active, (TreeStart, TrainingEnd), (tree,))
@@ -109,16 +114,17 @@ def train_passive(
         ctx.save(tree, _Snapshot(tree), blocks={_name(tree): part}, keep=keep)
 
 
-def max_trees(params: TreeModel, rows: int) -> int:
+def max_trees(params: TreeModel, rows: int, classes: int = 0) -> int:
     """Return how many trees a training may ask of a passive party, whatever the labels are.
 
-    Local trees and early stopping make them fewer. With a tree for each class a round has no more trees than the job
-    has rows, since every class occurs in some row; a passive party does not know the number of classes.
+    Local trees and early stopping make them fewer. With a tree for each class a round has no more trees than there are
+    classes; where their number is not known, no more than the job has rows, since every class occurs in some row.
 
     Args:
         rows: of the job, in all sides of the split.
+        classes: as agreed; 0: not known.
     """
-    return params.trees * (rows if params.multi_strategy == "one_output_per_tree" else 1)
+    return params.trees * ((classes or rows) if params.multi_strategy == "one_output_per_tree" else 1)
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
@@ -187,6 +193,7 @@ class _Training:
         self.training, self.grown, self.forest = training, grown, binner.params.kind == "forest"
         self.merges = merges_bins(ctx)
         self.forest_rows = IncomingRows(ctx, public, EncryptedForestRows, None, training)
+        self.liar: Liar | None = None
 
     def grow(self, start: TreeStart, number: int) -> int:
         """Sum and answer for trees that grow side by side until they are done; return how many they were.
@@ -230,7 +237,8 @@ class _Training:
         encrypted = self.forest_rows
         if not self.forest:
             encrypted = IncomingRows(ctx, self.public, EncryptedTreeRows, number, len(sample))
-        return _Tree(number, self.binner.for_tree(self.grown + number), counts, encrypted)
+        binner = self.binner.for_tree(self.grown + number)
+        return _Tree(number, self.liar.columns(binner, counts) if self.liar else binner, counts, encrypted)
 
     def _sum(self, tree: _Tree, depth: int) -> bool:
         """Receive the level and its instance spaces, and send the sums of its nodes; False where the tree is done."""
@@ -256,6 +264,8 @@ class _Training:
                 mask = CellMask.of(codes, slot, tree.counts, slots, max(sizes))
                 grouped = groups(codes, slot, max(sizes), mask.implied)
             sums = self._grouped_sums(tree, grouped, slots * max(sizes))
+            if self.liar and not depth:
+                sums = self.liar.sums(sums, tree.encrypted.rows, self.public, tree.counts)
             with ctx.phase("seal"):
                 sealed = sums.take(mask.sent).rerandomize()
             # Logical sums count every cell: a protocol without packing leaves none out.
@@ -342,6 +352,8 @@ class _Training:
             how = (split.record, left, whole.missing_left, whole.categories)
             ctx.observe(OwnSplit(tree.number, split.node, name, threshold, *how))
             answers.append(NodeSplit(split.node, left))
+            if self.liar:
+                self.liar.told(tree.number, split, tree.rows.rows(split.node), bins, tree.binner)
         for answer in answers:
             self._split_rows(tree, answer, "ChosenSplits", step, depth)
         if answers:

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import HandshakeError, JobError
+from labelward.errors import HandshakeError, JobError, quoted
 from labelward.he.base import Counts, Engine, PublicKey
 from labelward.messages.handshake import KeyOffer
 from labelward.party.context import Context
 from labelward.policy.base import PolicyContext
 from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.active import train_active
+from labelward.protocols.secureboost.behavior import SumLies
 from labelward.protocols.secureboost.checkpointing import StartPoint, load_checkpoint
 from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
@@ -126,6 +127,7 @@ def run_active(
         validation=inputs.validation,
         precision=task.agreed.precision,
         start=StartPoint(model=model, warm=warm, checkpoint=checkpoint),
+        columns=task.agreed.columns,
     )
     done = result.share(params.kind, train, labels.classes, model=model)
     with ctx.phase("predict"):
@@ -148,9 +150,15 @@ def _warm_margins(ctx: Context, share: ModelShare, train: Columns) -> Floats:
 
 
 def run_passive(
-    ctx: Context, task: TrainingTask, inputs: TreeInputs, engine: Engine, *, share: ModelShare | None = None
+    ctx: Context,
+    task: TrainingTask,
+    inputs: TreeInputs,
+    engine: Engine,
+    *,
+    share: ModelShare | None = None,
+    behavior: SumLies | None = None,
 ) -> PassiveOutcome:
-    """Run a passive party's program; arguments as for :func:`run_active`.
+    """Run a passive party's program; arguments as for :func:`run_active`, and how it lies, if it does.
 
     Raises:
         HandshakeError: the active party offers a key of another engine or size.
@@ -162,10 +170,10 @@ def run_passive(
     offer = offered.key
     if offer.engine != engine.name or offer.bits != task.agreed.bits:
         raise HandshakeError(
-            f"{ctx.active!r} offers a key of engine {offer.engine!r} with {offer.bits} bits; "
+            f"{ctx.active!r} offers a key of engine {quoted(offer.engine)!r} with {offer.bits} bits; "
             f"the job says {engine.name!r} with {task.agreed.bits}",
             code="disagreement",
-            value=(offer.engine, offer.bits),
+            value=(quoted(offer.engine), offer.bits),
         )
     ctx.checkpoints.name_model(offered.model, task.agreed.resume)
     public: PublicKey = engine.public(offer, protection=ctx.protection, insecure=task.agreed.insecure)
@@ -180,10 +188,11 @@ def run_passive(
         task.params,
         train,
         public,
-        most=max_trees(task.params, len(task.agreed.sides.train)),
+        most=max_trees(task.params, len(task.agreed.sides.train), task.agreed.classes),
         validation=inputs.validation,
         before=(before, grown),
         resume=task.agreed.resume,
+        behavior=behavior,
     )
     done = ModelShare(
         kind=task.params.kind,

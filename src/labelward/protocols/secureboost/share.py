@@ -6,7 +6,6 @@ own splits under record numbers. No share alone is a model.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from dataclasses import dataclass
@@ -17,9 +16,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import FileFormatError, OutputError
+from labelward.errors import OutputError
 from labelward.kernels.node_rows import children
 from labelward.party.evidence import Evidence
+from labelward.party.json_file import encode_checked, read_checked
 from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import Kind
 
@@ -147,8 +147,7 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
 
     def save(self, folder: Path) -> Path:
         """Write the share with a checksum; the folder gets mode 0700, the file 0600."""
-        body = msgspec.json.encode(self)
-        text = msgspec.json.encode(_File(hashlib.sha256(body).hexdigest(), msgspec.Raw(body)))
+        text = encode_checked(self)
         path = folder / FILE_NAME
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -164,22 +163,7 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def load(cls, folder: Path) -> ModelShare:
         """Read a share; :class:`FileFormatError` where it is missing, damaged or of another format version."""
-        path = folder / FILE_NAME if folder.is_dir() else folder
-        try:
-            stored = msgspec.json.decode(path.read_bytes(), type=_File)
-            version = msgspec.json.decode(stored.share, type=_Version).format
-            if version != FORMAT:
-                reason = f"a model share of format {version}; this version of labelward reads format {FORMAT}"
-                raise FileFormatError(reason, code="format-version", field=str(path), value=version)
-            if hashlib.sha256(bytes(stored.share)).hexdigest() != stored.sha256:
-                reason = "a damaged model share: its checksum does not match"
-                raise FileFormatError(reason, code="damaged", field=str(path))
-            return msgspec.json.decode(stored.share, type=cls)
-        except OSError as error:
-            reason = f"no model share can be read at {path}: {error.strerror}"
-            raise FileFormatError(reason, code="unreadable", value=path) from error
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise FileFormatError(f"a damaged model share: {error}", code="damaged", field=str(path)) from error
+        return read_checked(folder / FILE_NAME if folder.is_dir() else folder, cls, FORMAT)
 
 
 @dataclass(frozen=True)
@@ -226,12 +210,3 @@ class WarmStart:
 
     share: ModelShare
     margins: Floats
-
-
-class _File(msgspec.Struct, frozen=True):
-    sha256: str
-    share: msgspec.Raw
-
-
-class _Version(msgspec.Struct, frozen=True):
-    format: int

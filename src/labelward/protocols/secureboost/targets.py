@@ -19,7 +19,7 @@ from labelward.kernels.objectives import Objective, objective
 from labelward.messages.base import Array
 from labelward.party.context import Context
 from labelward.party.in_process import standalone_context
-from labelward.policy.base import TrainingTargets
+from labelward.policy.base import LocalModel, TrainingTargets
 from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import TreeModel
@@ -136,6 +136,7 @@ def prepare_targets(
         raise PolicyError("a defense that bounds class counts cannot act in regression", code="inapplicable")
     given = TrainingTargets(
         values=labels.values,
+        labels=labels.values,
         weights=labels.weights.copy(),
         offset=np.zeros(len(labels.values)),
         loss=fitted.name,
@@ -185,6 +186,14 @@ class OwnColumnsLearner:
         result = self.train(ctx, params, {party: some}, labels, None, precision=self.precision)
         share = result.share(params.kind, own, self.labels.classes)
         return to_predictions(share, predict_active(ctx, share, {party: (share.own, own.x)}, len(own.x)))
+
+    def fitted(self, values: Floats, rows: NDArray[np.bool_]) -> LocalModel:
+        """See :class:`labelward.policy.base.LocalLearner`; trees cannot add one at prediction."""
+        raise PolicyError(f"{self.params.kind} adds no model of the active party's columns", code="inapplicable")
+
+    def out_of_fold(self, values: Floats, folds: int) -> Floats:
+        """See :meth:`fitted`."""
+        raise PolicyError(f"{self.params.kind} adds no model of the active party's columns", code="inapplicable")
 
 
 # -- objective and checks ----------------------------------------------------------------------------------------------
@@ -260,7 +269,7 @@ def check_targets(params: TreeModel, fitted: Objective, targets: TrainingTargets
     if targets.loss != fitted.name:
         reason = f"{kind} fits {fitted.name!r} but a defense asks for {targets.loss!r}"
         raise PolicyError(reason, code="inapplicable", value=targets.loss)
-    if targets.offset.any():
+    if targets.offset.any() or targets.local is not None:
         raise PolicyError(f"{kind} cannot apply an offset of the targets at prediction", code="inapplicable")
     if classes and (values.min(initial=0.0) < 0.0 or values.max(initial=0.0) > classes - 1):
         raise PolicyError(f"{kind} needs target values from 0 to {classes - 1}", code="inapplicable")

@@ -1,0 +1,168 @@
+"""Rankings of rows by embeddings or gradients of a split network, without a known label: norm and spectral attack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from labelward.attacks.after_epoch import AfterEpoch
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.clustering import validate_rows
+from labelward.attacks.nets.view_embeddings import own_embeddings
+from labelward.attacks.nets.view_gradients import gradients_by_row, has_gradients, require_passive_view
+from labelward.errors import DataError, JobError
+from labelward.metrics.registry import Metric
+from labelward.parameters import PositiveInt
+from labelward.party.view import View
+
+Floats = NDArray[np.float64]
+
+AUC_EITHER = Metric(
+    name="auc_either",
+    title="AUC, either direction",
+    article="an",
+    note="AUC, either direction: the larger of the AUC and 1 less it; nothing says which end is which class.",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowRanking(AfterEpoch):
+    """The common part of both: rows of two classes ranked by a number; which end is which class stays open."""
+
+    primary: ClassVar[str] = AUC_EITHER.name
+    metrics: ClassVar[tuple[Metric, ...]] = (AUC_EITHER,)
+    models: ClassVar[tuple[str, ...]] = ("splitnn",)
+
+    of: Annotated[
+        Literal["embeddings", "gradients"],
+        Meta(
+            description="What is ranked: 'embeddings' of the attacker's trained bottom model, or 'gradients' that were "
+            "returned to it."
+        ),
+    ] = "embeddings"
+    epochs: Annotated[PositiveInt, Meta(description="Number of first epochs whose 'gradients' are summed.")] = 1
+
+    def check_parameters(self) -> None:
+        """Refuse an epoch for gradients, of which ``epochs`` says which are read."""
+        if self.epoch is not None and self.of == "gradients":
+            raise self.error("epoch", "is for 'embeddings'; gradients are those of the first 'epochs'")
+
+    @property
+    def reads_arrays(self) -> bool:
+        """Whether gradients are read; embeddings follow from the party's own model."""
+        return self.of == "gradients"
+
+    def check_labels(self, rows: int, classes: int) -> None:
+        """Refuse all but two classes."""
+        if classes != 2:
+            raise JobError(
+                f"{self.kind} ranks rows of two classes, not of {classes}", code="unsupported", value=classes
+            )
+
+    def __call__(
+        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
+    ) -> LabelGuess:
+        """Return a score for every training row; the upper half of the ranking is guessed as class 1.
+
+        On a view without gradients the embeddings are those of the untrained bottom model, and ``"gradients"`` are
+        drawn at random, as those of rows without one are ranked in the middle.
+
+        Raises:
+            DataError: the view is the active party's; ``own`` does not hold its rows, or no bottom model; the view has
+                digests of the gradients.
+            FileFormatError: records of the view contradict each other.
+            JobError: not two classes.
+        """
+        require_passive_view(view, self.kind)
+        validate_rows(view, own)
+        self.check_labels(view.rows, aux.classes)
+        if self.of == "embeddings":
+            values, seen = self._embeddings(view, own), np.ones(view.rows, dtype=np.bool_)
+        else:
+            values, seen = gradients_by_row(view, self.epochs, own_loss=True)
+        if not values.shape[1]:
+            values = rng.normal(size=(view.rows, 1))
+        scores = np.zeros(view.rows)
+        ranked = seen if seen.any() else ~seen
+        scores[ranked] = self.scores(values[ranked])
+        scores[~ranked] = np.median(scores[ranked])
+        guessed = scores > np.median(scores)
+        notes = {"rows without a gradient": float((~seen).sum())} if self.of == "gradients" else {}
+        return LabelGuess(
+            values=guessed.astype(np.int64), kind="labels", scores=np.stack([-scores, scores], axis=1), notes=notes
+        )
+
+    def scores(self, values: Floats) -> Floats:
+        """Return float64 [rows], by which rows are ranked, from float64 [rows, numbers]."""
+        raise NotImplementedError
+
+    def score(self, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
+        """Return the AUC of the ranking or of its reverse; .5 where one class is missing."""
+        from sklearn.metrics import roc_auc_score
+
+        if guess.scores is None or len(np.unique(truth)) != 2:
+            return {AUC_EITHER.name: 0.5}
+        area = float(roc_auc_score(truth == 1, guess.scores[:, 1]))
+        return {AUC_EITHER.name: max(area, 1 - area)}
+
+    def _embeddings(self, view: View, own: AttackerData) -> Floats:
+        from labelward.attacks.nets.completion import embedded
+
+        known = None if self.epoch is None else own_embeddings(view, self.epoch)
+        if known is not None:
+            return known
+        bottom = own.bottom if has_gradients(view) else own.untrained
+        if bottom is None:
+            raise DataError(
+                f"{self.kind} reads the bottom model of party {view.party!r}, and none is at hand",
+                code="missing",
+                value=view.party,
+            )
+        return embedded(bottom(), own.features)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormAttack(RowRanking):
+    """Rows ranked by the length of their embeddings, or gradients: the rarer class has the larger ones.
+
+    Setting: a curious passive party of a split network of two classes, without a known label.
+
+    Reference: Li et al., "Label leakage and protection in two-party split learning" (ICLR 2022), of gradients; the LPSC
+        paper (Table 2), of embeddings.
+    """
+
+    kind: ClassVar[str] = "norm"
+
+    def scores(self, values: Floats) -> Floats:
+        """Return the lengths of the rows."""
+        return np.asarray(np.linalg.norm(values, axis=1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectralAttack(RowRanking):
+    """Rows ranked along the direction in which their embeddings, or gradients, differ most.
+
+    Setting: a curious passive party of a split network of two classes, without a known label. Of a one-dimensional
+        embedding the signed score is the embedding itself. Of gradients through a linear top model the signed score is
+        the gradient of the logit, up to its sign.
+
+    Reference: Tran et al., "Spectral signatures in backdoor attacks" (NeurIPS 2018), as in Table 2 of the LPSC paper:
+        squared projections, which ``signed = false`` orders alike.
+    """
+
+    kind: ClassVar[str] = "spectral"
+
+    signed: Annotated[
+        bool, Meta(description="Rank by the projection itself; otherwise by its absolute value, as published.")
+    ] = True
+
+    def scores(self, values: Floats) -> Floats:
+        """Return the projections of the rows, less their mean, onto the first singular vector."""
+        centered = values - values.mean(axis=0)
+        along = centered @ np.linalg.svd(centered, full_matrices=False)[2][0]
+        along = along if (along**3).sum() >= 0 else -along  # the rarer class is further out
+        return np.asarray(along if self.signed else np.abs(along))

@@ -1,0 +1,119 @@
+"""Binned columns: a source's own, and those of others as far as a label holder knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.data import PartyDataset
+from labelward.errors import PeerError
+from labelward.kernels.binning import Binned, bin_columns
+from labelward.kernels.histogram import level_sums
+from labelward.kernels.split_search import CATEGORICAL
+from labelward.messages.pivodl import Candidate, ColumnCodes
+from labelward.protocols.pivodl.share import OwnRecord
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Codes = NDArray[np.uint16]
+
+MISSING = 0xFFFF
+"""Code of a value that is not there."""
+
+
+class SourceColumns(NamedTuple):
+    """A source's binned columns, in the order that it drew, as far as a party knows them.
+
+    Attributes:
+        sizes: int32 [columns].
+        kinds: int8 [columns].
+        codes: uint16 [rows that the party labels, columns].
+    """
+
+    sizes: NDArray[np.int32]
+    kinds: NDArray[np.int8]
+    codes: Codes
+
+    @property
+    def cells(self) -> NDArray[np.bool_]:
+        """bool [columns, bins]: which bins exist."""
+        cells: NDArray[np.bool_] = np.arange(int(self.sizes.max(initial=1))) < self.sizes[:, None]
+        return cells
+
+    def sums(self, slot: NDArray[np.int32], values: Integers, nodes: int) -> Integers:
+        """Return the sums of the party's rows by node and existing cell: int64 [nodes, cells, k]."""
+        cells = self.cells
+        whole = level_sums(self.codes, slot, values, nodes, cells.shape[1])
+        return whole.transpose(1, 0, 2, 3)[:, cells]
+
+    def laid_out(self, sums: Integers) -> Integers:
+        """Return sums by node and cell as int64 [columns, nodes, bins, k]."""
+        cells = self.cells
+        whole = np.zeros((len(sums), *cells.shape, sums.shape[2]), dtype=np.int64)
+        whole[:, cells] = sums
+        return whole.transpose(1, 0, 2, 3)
+
+
+class OwnColumns:
+    """A source's own columns: their bins, and the order in which others know them.
+
+    Args:
+        x: float64 [training rows, columns].
+        categories: number of categories of each categorical column.
+        order: int64 [columns]: position of each shuffled column among the source's.
+    """
+
+    def __init__(self, x: Floats, categories: dict[int, int], bins: int | None, order: Integers) -> None:
+        self.binned: Binned = bin_columns(x, bins, categories)
+        codes = self.binned.codes.astype(np.uint16)
+        codes[self.binned.codes == np.iinfo(self.binned.codes.dtype).max] = MISSING
+        kinds = np.zeros(len(order), dtype=np.int8)
+        kinds[list(categories)] = CATEGORICAL
+        self.order, self.codes = order, np.ascontiguousarray(codes[:, order])
+        self.sizes, self.kinds = self.binned.sizes[order].astype(np.int32), kinds[order]
+
+    @classmethod
+    def of(cls, data: PartyDataset, bins: int | None, order: Integers | None = None) -> OwnColumns:
+        """Return the columns of a party's training rows, in its own order by default."""
+        sizes = {position: len(names) for position, names in data.categories.items()}
+        return cls(data.train, sizes, bins, np.arange(len(data.columns)) if order is None else order)
+
+    def offers(self, each: Candidate) -> bool:
+        """Return whether a candidate of an existing column exists."""
+        size = int(self.sizes[each.column])
+        if self.kinds[each.column] == CATEGORICAL:
+            return bool(each.categories) and min(each.categories) >= 0 and max(each.categories) < size
+        return not each.categories and 0 <= each.code < size
+
+    def record(self, chosen: Candidate) -> OwnRecord:
+        """Return a candidate as a split of the party."""
+        column = int(self.order[chosen.column])
+        edges = self.binned.edges[column]
+        threshold = 0.0 if chosen.categories else float(edges[chosen.code]) if chosen.code < len(edges) else np.inf
+        return OwnRecord(column, threshold, chosen.missing_left, chosen.categories)
+
+    def first(self, tied: Sequence[Candidate]) -> Candidate:
+        """Return of candidates with the same gain that of the source's first column."""
+        return min(tied, key=lambda each: int(self.order[each.column]))
+
+
+def received_columns(message: ColumnCodes, peer: str, rows: int, bins: int | None) -> SourceColumns:
+    """Return a peer's columns as it sent them; PeerError where they are none.
+
+    Args:
+        rows: how many the message must speak of.
+        bins: the most bins of a column without categories; None: any number.
+    """
+    sizes, kinds = np.array(message.sizes, dtype=np.int32), np.array(message.kinds, dtype=np.int8)
+    codes = np.frombuffer(message.codes, dtype="<u2").astype(np.uint16)
+    limit = max(bins or MISSING, 1000)
+    fits = len(sizes) == len(kinds) and codes.size == rows * len(sizes)
+    if not fits or not np.isin(kinds, (0, CATEGORICAL)).all() or ((sizes < 1) | (sizes > limit)).any():
+        raise PeerError(peer, "sent no binned columns", message="ColumnCodes", code="peer-message")
+    codes = codes.reshape(rows, len(sizes))
+    if ((codes >= sizes) & (codes != MISSING)).any():
+        raise PeerError(peer, "sent a bin that its column lacks", message="ColumnCodes", code="peer-message")
+    return SourceColumns(sizes, kinds, codes)

@@ -1,0 +1,247 @@
+"""The family of FederBoost: trees that the label holder grows alone, on buckets of the others' columns.
+
+Setting: semi-honest parties. Each passive party sends once, for every training row and column, the number of the row's
+bucket: the exact one, or under ``epsilon`` kept with probability e^ε / (e^ε + q - 1) of q buckets, else another one
+(randomized response). Answers in predictions carry no noise, also where the active party asks for training rows. The
+active party grows all trees by itself and tells each passive party which of its buckets it must answer for in
+prediction. Nothing is encrypted.
+
+What is learned: the *active* party learns the order of all rows in all columns up to the width of a bucket, exactly
+without ``epsilon``; this is a protocol for columns that need no protection, or that noise protects. A *passive* party
+learns which of its buckets split, and nothing of rows, nodes and sums.
+
+Reference: Tian et al., FederBoost (2022), the vertical protocol; with no ``epsilon`` the variant of PIVODL for one
+label holder (Zhu et al. 2023, Section V-F). Differences: a missing value is a bucket of columns that have any; the
+chosen buckets travel once, each once and sorted, instead of node by node.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.base import AttackerData
+from labelward.data import PartyDataset, VerticalDataset
+from labelward.errors import JobError, PeerError
+from labelward.he import Counts, Engine
+from labelward.messages.base import RowMask
+from labelward.messages.federboost import ChosenBuckets, OwnSides
+from labelward.messages.pivodl import Candidate, ColumnCodes, SplitSides
+from labelward.party.context import Context
+from labelward.party.handshake import Agreement
+from labelward.party.roles import ACTIVE, PASSIVE, Role
+from labelward.party.view import View
+from labelward.policy.base import Policy, PolicyContext
+from labelward.privacy.mechanisms import RandomizedResponse
+from labelward.privacy.noise import KeyedDraws
+from labelward.protocols.common import LabelVector, PartyInputs
+from labelward.protocols.family import ModelFamily, PredictMode, RoleResult, label_vector
+from labelward.protocols.pivodl.columns import MISSING, OwnColumns, SourceColumns, received_columns
+from labelward.protocols.pivodl.family import one_round, probabilities, refuse_unsupported
+from labelward.protocols.pivodl.fixed import Fixed
+from labelward.protocols.pivodl.joined import grow_trees, train_joined
+from labelward.protocols.pivodl.params import FederBoost
+from labelward.protocols.pivodl.predict import received_sides, route, send_sides
+from labelward.protocols.pivodl.share import PUBLIC, PivodlShare, SharedTree
+from labelward.rng import SecureRandom
+from labelward.runs.schema import VisibilityCounts
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.uint16]
+
+
+class FederBoostFamily(ModelFamily[PivodlShare]):
+    """FederBoost, with one label holder."""
+
+    roles: ClassVar[Mapping[str, Role]] = {
+        ACTIVE: Role(attacks_as=(ACTIVE,), sends={PASSIVE: (ChosenBuckets,)}),
+        PASSIVE: Role(attacks_as=(PASSIVE,), sends={ACTIVE: (ColumnCodes, SplitSides)}),
+    }
+    encrypts: ClassVar[bool] = False
+    metered: ClassVar[bool] = False
+    grows: ClassVar[bool] = False
+
+    params: FederBoost
+
+    def check(
+        self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
+    ) -> None:
+        """See :meth:`ModelFamily.check`."""
+        refuse_unsupported(self.params.kind, data)
+        if not data.classes:
+            raise JobError("is for two classes, not quantities", code="unsupported", field="[model] kind")
+        others = tuple(party.name for party in data.parties[1:]) if passive is None else tuple(passive)
+        context = PolicyContext(model=self.params.kind, classes=2, passive=others)
+        topology = self.topology((data.parties[0].name, *others), data.holders)
+        self.check_policies(policies, topology, dict.fromkeys((ACTIVE, PASSIVE), context))
+
+    def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[PivodlShare]:
+        """See :meth:`ModelFamily.program`."""
+        data = inputs.data
+        with ctx.phase("binning"):
+            own = OwnColumns.of(data, self.params.most_bins)
+        if inputs.labels is None:
+            share = self._answer(ctx, own, data)
+            return RoleResult(share=share, counts=Counts(), margins=self.predict(ctx, share, data.test))
+        share = self._grow(ctx, own, inputs.labels, agreed.precision, data)
+        return RoleResult(share=share, counts=Counts(), margins=self.predict(ctx, share, data.test))
+
+    def _answer(self, ctx: Context, own: OwnColumns, data: PartyDataset) -> PivodlShare:
+        """Send the buckets, and receive those that split."""
+        active, codes = ctx.topology.coordinator, own.codes
+        if self.params.epsilon is not None:
+            codes = noisy_buckets(own, self.params.epsilon, ctx)
+            ctx.applied({"stage": "end", **self._account(len(data.columns))})
+        sizes, kinds = tuple(own.sizes.tolist()), tuple(own.kinds.tolist())
+        ctx.send(active, ColumnCodes(sizes, kinds, codes.astype("<u2").tobytes()), ())
+        chosen = ctx.recv(active, ChosenBuckets, ())
+        splits = chosen.splits.value
+        if not all(0 <= each.column < len(own.sizes) and own.offers(each) for each in splits):
+            raise PeerError(active, "chose no bucket", message="ChosenBuckets", code="peer-message")
+        records = tuple(own.record(each) for each in splits)
+        ctx.observe(OwnSides(tuple(RowMask.pack(record.goes_left(data.train)) for record in records)))
+        return PivodlShare(
+            kind="federboost",
+            model=chosen.model,
+            party=ctx.party,
+            parties=tuple(ctx.topology.assigned),
+            holders=(active,),
+            columns=data.columns,
+            own=records,
+            trees=(),
+            categories={data.columns[at]: names for at, names in data.categories.items()},
+        )
+
+    def _account(self, columns: int) -> dict[str, object]:
+        """Return what the noise on buckets gives, as an account of a defense."""
+        epsilon = self.params.epsilon
+        return {
+            "kind": "noisy-buckets",
+            "parameters": {"epsilon": epsilon},
+            "epsilon_of_a_cell": epsilon,
+            "epsilon_of_a_row": columns * (epsilon or 0.0),
+            "not_covered": "sides of splits in predictions, and other trainings on the same columns",
+        }
+
+    def _grow(
+        self, ctx: Context, own: OwnColumns, labels: LabelVector, precision: int, data: PartyDataset
+    ) -> PivodlShare:
+        """Receive all buckets, grow all trees, and tell each party which of its buckets split."""
+        rows, model = len(data.train), ctx.protection.bytes(8).hex()
+        sources = [SourceColumns(own.sizes, own.kinds, own.codes)]
+        for peer in ctx.peers:
+            message = ctx.recv(peer, ColumnCodes, ())
+            sources.append(received_columns(message, peer, rows, self.params.most_bins))
+        with ctx.phase("grow"):
+            grown, picks = grow_trees(Fixed.of(self.params, rows, precision), sources, labels.values[:rows])
+        distinct = [sorted(set(each), key=msgspec.structs.astuple) for each in picks]
+        for peer, splits in zip(ctx.peers, distinct[1:], strict=True):
+            ctx.send(peer, ChosenBuckets(model, ctx.policies.release_opened(tuple(splits))), ())
+        return PivodlShare(
+            kind="federboost",
+            model=model,
+            party=ctx.party,
+            parties=tuple(ctx.topology.assigned),
+            holders=(ctx.party,),
+            columns=data.columns,
+            own=tuple(own.record(each) for each in distinct[0]),
+            trees=tuple(renumbered(tree, picks, distinct) for tree in grown),
+            classes=labels.classes,
+            categories={data.columns[at]: names for at, names in data.categories.items()},
+        )
+
+    def predict(self, ctx: Context, share: PivodlShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
+        """See :meth:`ModelFamily.predict`: passive parties answer all their splits for all rows at once."""
+        one_round(mode)
+        asker = ctx.topology.coordinator
+        if ctx.party != asker:
+            send_sides(ctx, share, x, (0,))
+            return np.empty((0, 0))
+        answers = {ctx.party: share.sides(x)}
+        answers |= {peer: received_sides(ctx, share, peer, len(x), (0,)) for peer in ctx.peers}
+        reached = route(share, answers, len(x))
+        margins = np.zeros(len(x))
+        for tree, leaves in zip(share.trees, reached, strict=True):
+            margins += np.array(tree.weights)[leaves]
+        return margins[:, None]
+
+    def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
+        """See :meth:`ModelFamily.predicted`."""
+        return probabilities(margins)
+
+    def margins_say_all(self, classes: Sequence[str]) -> bool:
+        """See :meth:`ModelFamily.margins_say_all`."""
+        return False
+
+    @property
+    def deviance_power(self) -> float | None:
+        """See :attr:`ModelFamily.deviance_power`."""
+        return None
+
+    def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
+        """See :meth:`ModelFamily.pooled`."""
+        labels = label_vector(data).values
+        return train_joined(self.params, parties, labels, precision=precision).margins([p.test for p in parties])
+
+    def visibility(self, view: View, own: AttackerData, labels: NDArray[np.int64]) -> VisibilityCounts:
+        """See :meth:`ModelFamily.visibility`: the buckets of others that it holds, or its own that split."""
+        cells = sum(len(each.message.codes) // 2 for each in view.received(ColumnCodes))
+        chosen = sum(len(each.message.splits.value) for each in view.received(ChosenBuckets))
+        return VisibilityCounts(
+            role=view.header.role, rows=view.rows, columns=len(own.columns), own_splits=chosen, numbers=cells
+        )
+
+    def load(self, folder: Path) -> PivodlShare:
+        """See :meth:`ModelFamily.load`."""
+        return PivodlShare.load(folder)
+
+
+def renumbered(tree: SharedTree, picks: list[list[Candidate]], distinct: list[list[Candidate]]) -> SharedTree:
+    """Return a tree whose records are places among the distinct splits of each owner."""
+    pairs = zip(tree.owners, tree.records, strict=True)
+    records = tuple(distinct[owner].index(picks[owner][record]) for owner, record in pairs)
+    return msgspec.structs.replace(tree, records=records, keepers=(PUBLIC,) * len(tree.leaves))
+
+
+def noisy_buckets(own: OwnColumns, epsilon: float, ctx: Context) -> Codes:
+    """Return the buckets of a party's rows as it sends them: uint16 [rows, columns].
+
+    The draws follow from the private seed, the run's seed and the buckets themselves, so that a repeated run sends the
+    same and spends nothing, and a run with other columns or another epsilon has independent noise.
+
+    Args:
+        own: the party's columns.
+        epsilon: of each cell.
+        ctx: of the party.
+    """
+    noisy = np.empty_like(own.codes)
+    for column, (codes, size) in enumerate(zip(own.codes.T, own.sizes.tolist(), strict=True)):
+        buckets = size + int((codes == MISSING).any())
+        if buckets < 2:
+            noisy[:, column] = codes
+            continue
+        place = f"buckets {epsilon} {buckets} {hashlib.sha256(np.ascontiguousarray(codes).tobytes()).hexdigest()}"
+        drawn = _Repeated(ctx.private.key(ctx.seed, column, place))
+        answer = RandomizedResponse(epsilon=epsilon, classes=buckets).release(
+            np.minimum(codes, size).astype(np.int64), drawn
+        )
+        noisy[:, column] = np.where(answer == size, MISSING, answer)
+    return noisy
+
+
+class _Repeated(SecureRandom):
+    """Bytes that a secret key fixes."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__()
+        self._draws = KeyedDraws(key)
+
+    def bytes(self, count: int) -> bytes:
+        """Return the next bytes."""
+        return self._draws.words(-(-count // 8)).tobytes()[:count]
