@@ -25,5 +25,11 @@ DEFENSES: Registry[Policy] = Registry(
         "partial_dp:PartialDP",
         "label_dp_sums:LabelDPSums",
         "min_bin_rows:MinBinRows",
+        "lpsc:Lpsc",
+        "adversarial:Adversarial",
+        "marvell:Marvell",
+        "mid:Mid",
+        "coae:Coae",
+        "distance_correlation:DistanceCorrelation",
     ],
 )

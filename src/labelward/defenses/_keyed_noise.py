@@ -1,9 +1,9 @@
-"""Base of defenses of returned gradients: release counts, and noise that is identical in every attempt.
+"""Bases of defenses whose noise is identical in every attempt: of returned gradients, and of what label holders send.
 
-A resumed run repeats the gradients since its last checkpoint. Fresh noise on the same gradient would let the receiver
+A resumed run repeats what it sent since its last checkpoint. Fresh noise on the same values would let the receiver
 average it out. The noise is therefore derived from a key, drawn before anything is sent and stored with the
-checkpoints, and from party, epoch, batch and the gradient itself. A receiver that restarts with other embeddings gets
-another gradient with independent noise. That is an additional release, which the accounts do not count: they assume
+checkpoints, and from the place in the training and the values themselves. A receiver that restarts with other inputs
+gets other values with independent noise. That is an additional release, which the accounts do not count: they assume
 receivers that follow the protocol.
 """
 
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
 from labelward.policy.base import Policy, PolicyContext
@@ -29,12 +31,14 @@ class _Kept(msgspec.Struct, kw_only=True):
         sent: gradients that left, by party.
         counts: what else a defense counts.
         planned: gradients that the run returns at most, where a defense counts on them.
+        levels: of noise by party, where a defense remembers them.
     """
 
     key: bytes = b""
     sent: dict[str, int] = {}
     counts: dict[str, int] = {}
     planned: int = 0
+    levels: dict[str, float] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +55,7 @@ class KeyedGradientDefense(Policy):
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key."""
         self._kept.key, self._kept.sent, self._kept.counts = protection.bytes(KEY_BYTES), {}, {}
+        self._kept.levels = {}
 
     def state(self) -> bytes:
         """Return key and counts."""
@@ -60,7 +65,7 @@ class KeyedGradientDefense(Policy):
         """See :meth:`Policy.resume`."""
         stored = msgspec.msgpack.decode(state, type=_Kept)
         self._kept.key, self._kept.sent, self._kept.counts = stored.key, stored.sent, stored.counts
-        self._kept.planned = stored.planned
+        self._kept.planned, self._kept.levels = stored.planned, stored.levels
 
     def _draws(self, returned: ReturnedGradient) -> KeyedDraws:
         """Return the draws for one gradient, and count it."""
@@ -77,3 +82,42 @@ class KeyedGradientDefense(Policy):
             f"{returned.epoch} {returned.batch} {values.dtype} {values.shape}".encode(),
             hashlib.sha256(values.tobytes()).digest(),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedHolderDefense(Policy):
+    """A randomized defense of label holders."""
+
+    _run: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def check(self, setup: PolicyContext) -> None:
+        """Refuse a delta at which the labels of single rows may be given away."""
+        delta = self.parameters()["delta"]
+        if delta * setup.rows >= 1:
+            raise PolicyError(
+                f"must be below 1 / {setup.rows} rows, not {delta:g}",
+                code="range",
+                field=f"defense {self.kind!r} delta",
+                value=delta,
+            )
+
+    def state(self) -> bytes:
+        """Return the key, and for what it was drawn."""
+        return msgspec.msgpack.encode(self._run)
+
+    def resume(self, state: bytes) -> None:
+        """Take the stored key; refused where the noise would be scaled otherwise, which would tell the values."""
+        stored: dict[str, Any] = msgspec.msgpack.decode(state)
+        changed = [name for name in self._run.keys() | stored.keys() if name != "key"]
+        if any(self._run.get(name) != stored.get(name) for name in changed):
+            raise PolicyError(
+                f"defense {self.kind!r} drew noise for other parties or columns", code="cannot-act", value=self.kind
+            )
+        self._run.update(stored)
+
+    def _draws(self, values: NDArray[Any], *place: object) -> KeyedDraws:
+        """Return the draws for values at a place of the training."""
+        if not self._run:
+            raise PolicyError(f"defense {self.kind!r} was not started with the run", code="cannot-act")
+        context = " ".join(map(str, (*place, values.dtype, values.shape)))
+        return KeyedDraws(self._run["key"], context.encode(), hashlib.sha256(values.tobytes()).digest())

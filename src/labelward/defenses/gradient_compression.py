@@ -34,6 +34,11 @@ class GradientCompression(Policy):
         Meta(gt=0, lt=1, description="Fraction of the batch's values to keep, the largest ones; rounded down."),
     ]
 
+    @property
+    def begins_alike(self) -> bool:
+        """Each batch is treated alike."""
+        return True
+
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
         """Return the gradient with its small values set to 0."""
         values = returned.values

@@ -49,6 +49,11 @@ class IdLmid(Policy):
         ),
     ] = False
 
+    @property
+    def begins_alike(self) -> bool:
+        """Each tree is treated alike."""
+        return True
+
     @classmethod
     def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
         """The bound is one of single nodes."""

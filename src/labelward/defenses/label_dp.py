@@ -66,8 +66,8 @@ class NoisyLabels(Policy):
             )
         if setup.stops_early:
             raise PolicyError(
-                f"defense {self.kind!r} does not support early_stopping_rounds: the number of trees would tell of the "
-                "validation rows' labels, which carry no noise",
+                f"defense {self.kind!r} does not support early stopping: the number of trees or epochs would tell of "
+                "the validation rows' labels, which carry no noise",
                 code="inapplicable",
             )
         if setup.continues:
@@ -108,7 +108,8 @@ class NoisyLabels(Policy):
         budget = Budget(epsilon=self.epsilon, rows=len(values))
         noisy = self._noisy(values, targets, budget)
         account = {"spent": budget.spent, "labels_used": [spend.rows for spend in budget.spends]}
-        return replace(targets, values=noisy.astype(np.float64), account=account)
+        given = noisy.astype(np.float64)
+        return replace(targets, values=given, labels=given, account=account)
 
     def _noisy(self, values: Classes, targets: TrainingTargets, budget: Budget) -> Classes:
         """Return noisy classes, int64 [n], and record their cost in the budget."""

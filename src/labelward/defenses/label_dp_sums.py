@@ -4,7 +4,7 @@ Setting: all parties are curious about the labels of the others (PIVODL). A labe
 (the hessian depends on predictions alone), hence one sum of gradients by 1 in each column, level and tree, and the
 root's. All that leaves a holder is made of these sums, so that splits, node sums, leaf weights and later gradients are
 post-processing. The noise over all holders but one reaches the full deviation, since a curious holder knows its own
-part.
+part. The deviation is public, so that trees are grown by the gains that such noise leaves to be expected.
 
 Account: Gaussian, of K = trees · (columns · depth + 1) sums that move by 1 at once, an L2 distance of √K; exact (Balle
 and Wang 2018). Not in the paper.
@@ -14,30 +14,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
+from labelward.defenses._keyed_noise import KeyedHolderDefense
 from labelward.errors import PolicyError
 from labelward.parameters import PositiveFloat
-from labelward.policy.base import BudgetScope, Policy, PolicyContext
+from labelward.policy.base import BudgetScope, PolicyContext
 from labelward.policy.holder_points import HolderSums, Integers
 from labelward.privacy.gaussian import ratio_for
-from labelward.privacy.noise import KEY_BYTES, KeyedDraws
+from labelward.privacy.noise import KEY_BYTES
 from labelward.rng import SecureRandom
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelDPSums(Policy):
+class LabelDPSums(KeyedHolderDefense):
     """Add Gaussian noise to every sum of gradients, so that all that leaves is private in each label."""
 
     kind: ClassVar[str] = "label-dp-sums"
 
     epsilon: Annotated[PositiveFloat, Meta(description="Privacy budget of one label over the whole training.")]
     delta: Annotated[float, Meta(gt=0, lt=1, description="Delta that belongs to epsilon; well below 1 / rows.")] = 1e-5
-    _run: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
@@ -46,6 +46,12 @@ class LabelDPSums(Policy):
         covers = "per training label against one other party over the whole training"
         return {"epsilon": BudgetScope(covers=covers, excludes=excludes)}
 
+    def check(self, setup: PolicyContext) -> None:
+        """As :class:`KeyedHolderDefense`; also refuse quantities, of which one may move its gradient by any amount."""
+        super().check(setup)
+        if not setup.classes:
+            raise PolicyError(f"defense {self.kind!r} is for classes", code="inapplicable", value=self.kind)
+
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key, and compute the deviation of this holder's part of the noise."""
         if setup.holders < 2 or not setup.columns:
@@ -53,17 +59,20 @@ class LabelDPSums(Policy):
         sums = setup.trees * (setup.columns * setup.depth + 1)
         deviation = math.sqrt(sums) / ratio_for(self.epsilon, self.delta)
         own = deviation / math.sqrt(setup.holders - 1)
-        self._run.update(key=protection.bytes(KEY_BYTES), deviation=deviation, own=own, sums=sums)
+        total = own * math.sqrt(setup.holders)
+        self._run.update(key=protection.bytes(KEY_BYTES), deviation=deviation, own=own, sums=sums, total=total)
 
     def on_own_sums(self, sums: HolderSums) -> Integers:
         """Return the sums with noise on their gradients."""
-        if not self._run:
-            raise PolicyError(f"defense {self.kind!r} was not started with the run", code="cannot-act")
-        context = f"{sums.tree} {sums.depth} {sums.part} {sums.values.shape}".encode()
-        noise = KeyedDraws(self._run["key"], context).gaussian(len(sums.values), self._run["own"] * sums.one)
+        draws = self._draws(sums.values, sums.tree, sums.depth, sums.part)
+        noise = draws.gaussian(len(sums.values), self._run["own"] * sums.one)
         noisy = sums.values.copy()
         noisy[:, 0] += np.rint(noise).astype(np.int64)
         return noisy
+
+    def sum_noise(self) -> float:
+        """Return the deviation of the noise of all holders together."""
+        return float(self._run["total"])
 
     def account(self) -> dict[str, Any]:
         """Return epsilon, delta, and the noise that stands behind them."""

@@ -33,6 +33,11 @@ class LocalTrees(Policy):
         Meta(description="Local trees replace the first trees of the model ('replace') or precede them ('add')."),
     ] = "replace"
 
+    @property
+    def begins_alike(self) -> bool:
+        """The first trees are local, however many follow."""
+        return True
+
     def check(self, setup: PolicyContext) -> None:
         """Refuse a forest, an active party without columns, and more trees than there are."""
         if setup.model == "forest":

@@ -35,6 +35,11 @@ class MinBinRows(Policy):
 
     rows: Annotated[int, Meta(ge=2, description="Minimum number of rows that a sum of a passive party covers.")] = 20
 
+    @property
+    def begins_alike(self) -> bool:
+        """Each tree is treated alike."""
+        return True
+
     def check(self, setup: PolicyContext) -> None:
         """Refuse candidates of their own in each node, whose sums do not follow by subtraction."""
         if setup.candidates == "node":

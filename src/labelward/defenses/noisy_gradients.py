@@ -108,6 +108,11 @@ class NoisyGradients(KeyedGradientDefense):
             )
 
     @property
+    def begins_alike(self) -> bool:
+        """Noise of a given scale does not depend on the number of epochs; that of an account does."""
+        return self.scale is not None
+
+    @property
     def row_local(self) -> bool:
         """Each row is clipped by itself."""
         return True

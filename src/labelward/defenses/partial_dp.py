@@ -8,7 +8,9 @@ Reference: Zhu et al., PIVODL (2023), Section IV-C, Algorithm 4 and Equation 9: 
 σ = c·√(T·ln(1/δ))/ε over T trees. The paper gives no c, δ or T; here c = 1, δ = 1e-5, and T is the number of trees. The
 account states its ε beside the exact one of T Gaussian releases, which is larger (12.27 where it says 8).
 
-What it does not cover: the sums of nodes that are no leaves, which everybody is told (attack ``node-sums``); leaves
+What it does not cover: the gains of splits, which everybody is told, and from which the sums of the two leaves below
+a split follow up to which of two solutions it is (attack ``split-gains``): **the noise hides nothing from a source that
+uses them**; the sums of nodes that are no leaves, which everybody is told (attack ``node-sums``); leaves
 beside a node that is none, whose sums follow from those; a source and a split client that collude; and what labels do
 to later trees. It is no guarantee for labels.
 """
@@ -17,23 +19,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
-from labelward.errors import PolicyError
+from labelward.defenses._keyed_noise import KeyedHolderDefense
 from labelward.parameters import PositiveFloat
-from labelward.policy.base import BudgetScope, Policy, PolicyContext
+from labelward.policy.base import BudgetScope, PolicyContext
 from labelward.policy.holder_points import Floats, LeafRelease
 from labelward.privacy.gaussian import composed, epsilon_of
-from labelward.privacy.noise import KEY_BYTES, KeyedDraws, on_grid
+from labelward.privacy.noise import KEY_BYTES, on_grid
 from labelward.rng import SecureRandom
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartialDP(Policy):
+class PartialDP(KeyedHolderDefense):
     """Add Gaussian noise to the leaf weights that the source of a split is told."""
 
     kind: ClassVar[str] = "partial-dp"
@@ -42,14 +44,13 @@ class PartialDP(Policy):
     delta: Annotated[float, Meta(gt=0, lt=1, description="Delta that belongs to epsilon.")] = 1e-5
     clip: Annotated[PositiveFloat, Meta(description="Maximum absolute leaf weight, before the learning rate.")] = 2.0
     constant: Annotated[PositiveFloat, Meta(description="Constant c of the noise's formula.")] = 1.0
-    _run: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
         """Epsilon is the paper's, of the leaf weights that owners of splits are told; no guarantee for labels."""
         excludes = (
-            "the sums of nodes, which all parties are told, the leaf weights that follow from these, and parties that "
-            "join their views"
+            "the sums of nodes and the gains of splits, which all parties are told, the leaf weights that follow from "
+            "these, and parties that join their views"
         )
         return {"epsilon": BudgetScope(covers="for leaf weights told to owners of splits", excludes=excludes)}
 
@@ -67,13 +68,11 @@ class PartialDP(Policy):
 
     def on_leaf_release(self, release: LeafRelease) -> Floats:
         """Return clipped weights with noise for the source, and all others' as they are."""
-        if not self._run:
-            raise PolicyError(f"defense {self.kind!r} was not started with the run", code="cannot-act")
+        draws = self._draws(release.weights, release.tree, release.nodes, release.party)
         if not release.owner:
             return release.weights
         spread = 2 * self.clip * self.sigma(self._run["trees"])
-        context = f"{release.tree} {release.nodes} {release.party}".encode()
-        noise = KeyedDraws(self._run["key"], context).gaussian(release.weights.size, spread)
+        noise = draws.gaussian(release.weights.size, spread)
         clipped = np.clip(release.weights, -self.clip, self.clip)
         return on_grid(clipped + noise.reshape(clipped.shape), spread)
 
@@ -86,5 +85,5 @@ class PartialDP(Policy):
             "epsilon_of_the_paper": self.epsilon,
             "epsilon_of_leaf_weights": self.tight_epsilon(trees),
             "delta": self.delta,
-            "not_covered": "sums of nodes, which all parties are told",
+            "not_covered": "sums of nodes and gains of splits, which all parties are told",
         }

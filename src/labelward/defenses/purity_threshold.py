@@ -55,6 +55,11 @@ class PurityThreshold(Policy):
         ),
     ] = "children"
 
+    @property
+    def begins_alike(self) -> bool:
+        """Each tree is treated alike."""
+        return True
+
     @classmethod
     def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
         """The bound is one of single nodes."""

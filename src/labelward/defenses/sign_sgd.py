@@ -38,6 +38,11 @@ class SignSgd(Policy):
     ] = 1.0
 
     @property
+    def begins_alike(self) -> bool:
+        """Each batch is treated alike."""
+        return True
+
+    @property
     def row_local(self) -> bool:
         """Each number by itself."""
         return True

@@ -49,13 +49,14 @@ def score_columns(guess: ColumnGuess, parties: Sequence[PartyDataset], model: Ma
         model: as for :func:`true_cells`.
 
     Returns:
-        ``recovered`` and ``wrong``: right and wrong answers as shares of all cells. Of values, ``correlation``: the
+        ``recovered`` and ``wrong``: right and wrong answers as shares of all cells; ``recovered_by_splits``: the right
+        ones that the splits alone reveal, where the attack tells them apart. Of values, ``correlation``: the
         mean absolute correlation of the columns guessed. For scores of columns, ``auc``, a mean over these columns.
 
     Raises:
         DataError: the guess is of other rows or columns.
     """
-    right, wrong, by_chance, total = 0, 0, 0.0, 0
+    right, wrong, by_splits, by_chance, total = 0, 0, 0, 0.0, 0
     correlations = []
     for party in parties:
         truth = true_cells(party, guess.kind, model)
@@ -72,12 +73,16 @@ def score_columns(guess: ColumnGuess, parties: Sequence[PartyDataset], model: Ma
             right, wrong, by_chance = right + found, wrong + int(answered.sum()) - found, by_chance + expected
             if guess.kind != "bins" and answered.any():
                 correlations.append(_correlation(column[answered], own[answered]))
+        if party.name in guess.by_splits:
+            by_splits += int((guess.by_splits[party.name] == truth).sum())
     found_metrics: dict[str, float] = {}
     chance: dict[str, float] = {}
     if guess.cells or not guess.scores:
         shares = {"recovered": right / total, "wrong": wrong / total}
         found_metrics |= shares
         chance |= {"recovered": by_chance / total, "wrong": sum(shares.values()) - by_chance / total}
+        if guess.by_splits:
+            found_metrics["recovered_by_splits"] = by_splits / total
         if guess.kind != "bins":
             found_metrics["correlation"] = float(np.mean(correlations)) if correlations else 0.0
             chance["correlation"] = 0.0
@@ -114,7 +119,9 @@ def _column(parties: Sequence[PartyDataset], party: str, column: str) -> NDArray
 
 
 def _area(scores: Floats, truth: NDArray[np.int64]) -> tuple[float, float]:
-    """Return the AUC of a column's scores, and that by chance."""
+    """Return the AUC of a column's scores, and that by chance; rows whose scores are NaN do not count."""
+    answered = np.isfinite(scores).all(axis=1)
+    scores, truth = scores[answered], truth[answered]
     guess, values = scores.argmax(axis=1), scores.shape[1]
     return (
         score_labels(guess, truth, scores, classes=values)["auc"],

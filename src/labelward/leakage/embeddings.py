@@ -235,7 +235,7 @@ def read_explanations(folder: Path) -> Explanations | None:
         return None
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}", code="unreadable", value=str(path)) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FileFormatError(f"damaged, or of another version: {error}", code="damaged", field=str(path)) from error
 
 

@@ -21,7 +21,7 @@ from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import VerticalDataset
 from labelward.leakage.label_model import LabelModel, Labels, fit_label_model
 from labelward.leakage.observational_audit import count_contradictions, epsilon_evidence
-from labelward.leakage.run_attack import sample_known_rows
+from labelward.leakage.run_attack import told_rows
 from labelward.metrics.reconstruction import reconstruction_advantages, right_rows
 from labelward.party.view import View
 from labelward.protocols.family import attacker_data
@@ -64,7 +64,7 @@ class PrivacyScorer:
             delta: of the label DP that is claimed; 0: pure.
         """
         labels = self.data.train_labels
-        known = [sample_known_rows(labels, each.attack.labels_needed, seed=self.seed) for each in attacks]
+        known = [told_rows(each.attack, self.data, self.seed, view.party) for each in attacks]
         left = np.setdiff1d(np.arange(len(labels)), np.concatenate([np.empty(0, np.int64), *known]))
         with_view, without = (
             [right_rows(guess.values[left], labels[left], named=guess.kind == "labels") for guess in guesses]

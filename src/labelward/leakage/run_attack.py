@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from labelward import rng
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, ColumnGuess, Guess, LabelGuess
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.errors import DataError
+from labelward.errors import DataError, JobError
 from labelward.leakage.baselines import fit_boosted, fit_logistic
 from labelward.leakage.column_scores import score_columns
 from labelward.metrics.leakage import (
@@ -200,7 +200,8 @@ def attack_and_score(
     if isinstance(guess, LabelGuess) and guess.known_per_cluster:
         auxiliary["known rows of each cluster"] = guess.known_per_cluster
     if len(aux.known_rows):
-        auxiliary["known labels"] = len(aux.known_rows)
+        what = "labels" if attack.known_column is None else f"values of {'.'.join(attack.known_column)}"
+        auxiliary[f"known {what}"] = len(aux.known_rows)
     if attack.needs_class_counts and aux.class_counts is not None:
         auxiliary["rows of each class"] = aux.class_counts.tolist()
     if own.other_runs:
@@ -244,14 +245,20 @@ def score_baselines(
 
     Returns:
         For an attack that is told labels, ``"logistic"`` and ``"boosted"``: supervised models of the known labels on
-        raw columns. For any attack, its own (:meth:`labelward.attacks.base.Attack.baselines`).
+        raw columns. Where several parties hold labels, ``"majority"``: the most frequent class. For any attack, its own
+        (:meth:`labelward.attacks.base.Attack.baselines`).
     """
     own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed, view.party)
     cache = {} if cache is None else cache
     found: dict[str, Baseline] = {}
-    if len(aux.known_rows):
+    if len(aux.known_rows) and attack.known_column is None:
         for name, model in (("logistic", fit_logistic), ("boosted", fit_boosted)):
             found[name] = Baseline(guess=_deterministic(model, own, aux), depends_on=attack.labels_needed)
+    if len(data.holders) > 1 and data.classes:
+        most = LabelGuess(
+            values=np.full(len(data.train_labels), np.bincount(data.train_labels).argmax()), kind="labels"
+        )
+        found["majority"] = Baseline(guess=lambda _: most, depends_on="majority")
     found |= attack.baselines(own, aux, truth=data.train_labels if upper_bound else None)
     scores = {}
     for name, baseline in found.items():
@@ -276,21 +283,50 @@ def _party_data(view: View, data: VerticalDataset) -> PartyDataset:
     return next(party for party in data.parties if party.name == view.party)
 
 
-def _auxiliary(attack: Attack, data: VerticalDataset, seed: int, party: str) -> AuxiliaryKnowledge:
-    """Return what the attacker is told: the number of classes or bins, the classes' counts, and some labels.
+def told_rows(attack: Attack, data: VerticalDataset, seed: int, party: str) -> NDArray[np.int64]:
+    """Return the training rows whose labels an attacker knows.
 
     Of several label holders each knows its own labels, and is told no others.
     """
     rows = _held(data, party)
-    if not len(rows):
-        rows = sample_known_rows(data.train_labels, attack.labels_needed, seed=seed)
+    if attack.known_column is not None:
+        return sample_known_rows(told_column(attack, data), attack.labels_needed, seed=seed)
+    return rows if len(rows) else sample_known_rows(data.train_labels, attack.labels_needed, seed=seed)
+
+
+def _auxiliary(attack: Attack, data: VerticalDataset, seed: int, party: str) -> AuxiliaryKnowledge:
+    """Return what the attacker is told: the number of classes or bins, the classes' counts, and some labels."""
+    rows = told_rows(attack, data, seed, party)
+    told = data.train_labels if attack.known_column is None else told_column(attack, data)
     classes, counts = int(data.train_labels.max()) + 1, None
     if data.classes:
         values = np.concatenate([data.train_values, data.validation_values, data.test_values]).astype(np.int64)
         classes, counts = len(data.classes), np.bincount(values, minlength=len(data.classes))
-    return AuxiliaryKnowledge(
-        classes=classes, known_rows=rows, known_labels=data.train_labels[rows], class_counts=counts
-    )
+    return AuxiliaryKnowledge(classes=classes, known_rows=rows, known_labels=told[rows], class_counts=counts)
+
+
+def told_column(attack: Attack, data: VerticalDataset) -> NDArray[np.int64]:
+    """Return the values of the column that an attack names, int64 [training rows], numbered in ascending order.
+
+    Raises:
+        JobError: there is no such column, an active party holds it, or it has not two values.
+    """
+    party, column = attack.known_column or ("", "")
+    active, *passive = data.parties
+    own = {each.name: each for each in passive}.get(party)
+    if own is None or column not in own.columns:
+        held = party == active.name and column in active.columns
+        reason = "is the active party's own" if held else "is no column of a passive party"
+        raise JobError(reason, code="conflict" if held else "unknown", field="column", value=f"{party}.{column}")
+    values, codes = np.unique(own.train[:, own.columns.index(column)], return_inverse=True)
+    if len(values) != 2 or np.isnan(values).any():
+        raise JobError(
+            f"has {len(values)} different values; two are needed",
+            code="values",
+            field="column",
+            value=f"{party}.{column}",
+        )
+    return codes.astype(np.int64)
 
 
 def _score(attack: Attack, guess: Guess, data: VerticalDataset, aux: AuxiliaryKnowledge, view: View) -> dict[str, Any]:

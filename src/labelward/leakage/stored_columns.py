@@ -29,6 +29,8 @@ def guess_table(ids: Sequence[str], guess: ColumnGuess, about: Mapping[str, Any]
     columns: dict[str, Any] = {"id": pa.array(list(ids), pa.string())}
     for party, cells in guess.cells.items():
         columns |= {f"{party}/{at}": pa.array(column, from_pandas=True) for at, column in enumerate(cells.T)}
+    for party, cells in guess.by_splits.items():
+        columns |= {f"{party}/{at}/by_splits": pa.array(column, from_pandas=True) for at, column in enumerate(cells.T)}
     for (party, column), scores in guess.scores.items():
         columns[f"{party}/{column}/scores"] = pa.array(list(scores), pa.list_(pa.float64(), scores.shape[1]))
     text = json.dumps({**about, "kind": "columns", "cells": guess.kind, "notes": guess.notes})
@@ -79,6 +81,12 @@ def score_stored_columns(guess: Path, truth: Path, party: str, *, id_column: str
     }
     if cells != positions and (cells or not scores):
         raise DataError(f"the guess has {len(cells)} of {len(positions)} columns", code="columns", value=party)
-    answered = {party: np.stack([stored.column(each).to_numpy() for each in cells], axis=1)} if cells else {}
-    found = ColumnGuess(cells=answered, kind=about["cells"], scores=scores)
+    alone = [f"{each}/by_splits" for each in cells]
+    answered, by_splits = (
+        {party: np.stack([stored.column(each).to_numpy() for each in names], axis=1)}
+        if names and {*names} <= {*stored.column_names}
+        else {}
+        for names in (cells, alone)
+    )
+    found = ColumnGuess(cells=answered, kind=about["cells"], scores=scores, by_splits=by_splits)
     return score_columns(found, [own], about.get("model", {}))

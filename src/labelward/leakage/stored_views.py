@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -276,7 +275,8 @@ def load_models(view_dir: Path, model: Path | None = None) -> Callable[[Attacker
         )
     if not folder.exists() and model is None:
         return None
-    return partial(model_family(ComponentSpec(kind)).own, view, model=folder)
+    programs = model_family(ComponentSpec(kind))
+    return lambda own: programs.own(view, own, programs.load(folder))
 
 
 def read_known(

@@ -10,6 +10,7 @@ from labelward.federation.leakage_monitor import readings_of
 from labelward.federation.simulation import VIEW
 from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
+from labelward.runs.query_record import QuerySummary, summarize_queries
 from labelward.runs.schema import MeterReading
 
 
@@ -20,17 +21,19 @@ class ViewSummary:
     Attributes:
         counts: number and bytes of records by kind and type, over all attempts.
         readings: of the leakage meter by passive party; in the active party's view only.
+        queries: what each peer asked for in predictions over a network.
     """
 
     counts: Mapping[tuple[str, str], tuple[int, int]]
     readings: Mapping[str, tuple[MeterReading, ...]]
+    queries: tuple[QuerySummary, ...] = ()
 
 
 def summarize_view(run: Path, party: str) -> ViewSummary | None:
     """Return a summary of a party's view; None: nothing was recorded, or the view was purged.
 
     Raises:
-        FileFormatError: the view is damaged.
+        FileFormatError: the view is damaged, or the record of predictions.
     """
     if not (run / party / VIEW / FILE_NAME).exists():
         return None
@@ -38,4 +41,4 @@ def summarize_view(run: Path, party: str) -> ViewSummary | None:
     readings: dict[str, tuple[MeterReading, ...]] = {}
     for account in view.applied():
         readings |= readings_of(account)
-    return ViewSummary(counts=view.counts(), readings=readings)
+    return ViewSummary(counts=view.counts(), readings=readings, queries=summarize_queries(run / party))

@@ -47,6 +47,13 @@ class Metric:
 RANKING, MATCHED = COMMON = ("v_measure", "matched_accuracy")
 """What every guess of labels is scored by, whether of groups or of classes: attacks are ranked by the first."""
 
+READ, READ_RIGHT = "read", "read_right"
+READ_METRICS = (
+    Metric(name=READ, title="share of labels read", chance=0.0),
+    Metric(name=READ_RIGHT, title="share of these that is right", chance=0.5),
+)
+"""Metrics of attacks that read single labels and say nothing of the others: figures over all rows do not show it."""
+
 _LISTED = (
     Metric(name="v_measure", title="V-measure", grouping=True),
     Metric(name="ari", title="adjusted Rand index", article="an", grouping=True, chance=0.0),
@@ -58,6 +65,11 @@ _LISTED = (
     Metric(name="r2", title="R²", article="an", note="R²: the share of the labels' variance that the groups explain."),
     Metric(name="auc", title="AUC", article="an", chance=0.5),
     Metric(name="recovered", title="cells recovered", note="Cells recovered: the share of other parties' cells."),
+    Metric(
+        name="recovered_by_splits",
+        title="cells recovered by splits alone",
+        note="By splits alone: cells that no defense of the sums can hide.",
+    ),
     Metric(name="wrong", title="wrong cells", higher_is_better=False),
     Metric(name="correlation", title="correlation", note="Correlation: its absolute mean over the columns guessed."),
     Metric(name="accuracy", title="accuracy", article="an"),

@@ -34,17 +34,24 @@ class UtilityModel(Protocol):
 
 
 def utility_scores(programs: UtilityModel, margins: Floats, data: VerticalDataset) -> dict[str, float]:
-    """Return the metrics of a model on the weighted test rows; the first one ranks models.
+    """Return the metrics of a model on the weighted test rows whose labels are known; the first one ranks models.
 
     Args:
         margins: float64 [test rows, outputs].
+
+    Returns:
+        Nothing where the known labels are too few for a metric, since other parties hold the rest.
     """
-    weights = data.test_weights if len(np.unique(data.test_weights)) > 1 else None
+    known = ~np.isnan(data.test_values)
+    values, margins = data.test_values[known], margins[known]
+    if len(np.unique(values)) < max(len(data.classes), 1):
+        return {}
+    weights = data.test_weights[known] if len(np.unique(data.test_weights)) > 1 else None
     predicted = programs.predicted(margins, data.classes)
     if data.classes:
         ranks = margins if margins.shape[1] == 1 else predicted
-        return class_scores(ranks, predicted, data.test_values.astype(np.int64), weights)
-    return regression_scores(predicted, data.test_values, weights, power=programs.deviance_power)
+        return class_scores(ranks, predicted, values.astype(np.int64), weights)
+    return regression_scores(predicted, values, weights, power=programs.deviance_power)
 
 
 def class_scores(ranks: Floats, predicted: Floats, labels: Labels, weights: Floats | None = None) -> dict[str, float]:

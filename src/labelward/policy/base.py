@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.parameters import Parameters
 from labelward.policy.holder_points import HolderSums, LeafRelease
-from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient, Values
+from labelward.policy.net_points import ActiveModel, OutgoingEmbedding, ReturnedGradient, Values
 from labelward.rng import SecureRandom
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,7 @@ TREE_POINTS = (
     "after_rows",
 )
 PASSIVE_TREE_POINTS = ("before_histograms",)
-NET_POINTS = ("before_embedding", "on_returned_gradient")
+NET_POINTS = ("before_embedding", "active_model", "on_returned_gradient")
 HOLDER_POINTS = ("on_own_sums", "on_leaf_release")
 POINTS = TREE_POINTS + PASSIVE_TREE_POINTS + NET_POINTS + HOLDER_POINTS
 READS_CLASSES = frozenset({"split_candidates", "before_instance_space", "before_rows", "before_leaf_weights"})
@@ -49,18 +49,24 @@ class PolicyContext:
         classes: of the labels; 0 for quantities.
         trees: number of rounds; 0 where the model is none of trees, as in all that is said of these below.
         active_columns: how many columns the active party holds.
+        active_bottom: whether they enter a split network.
+        loss: of a split network.
         row_fraction: share of the rows that a tree grows on.
         replace: whether rows are drawn with replacement.
         sampling: how rows are drawn: ``"uniform"``, or ``"goss"``, by their gradients.
         stops_early: whether validation rows decide how many trees are kept.
+        validates: of a split network: whether there are validation rows.
+        unaligned: whether the active party learns from rows that no other party holds.
         continues: whether an earlier training goes on.
         epochs: of a split network: how often it goes through the rows, at most.
         batches: of an epoch: how many gradients it returns to each passive party.
         separate: whether a row's gradient follows from no label but its own, given all that was returned before: so it
-            is without a top model, a bottom model of the active party, class weights and quantities.
+            is without a top model, a bottom model of the active party, class weights, quantities, and policies that
+            replace targets.
         columns: all parties' columns that may split, where labels lie on several parties.
         depth: of a tree.
         holders: parties that hold labels; 0 where one does.
+        rows: training rows, where labels lie on several parties.
         candidates: how a tree's split candidates are chosen: ``"global"``, ``"node"`` or ``"all"``.
         chain: all policies of the run, in order.
     """
@@ -70,10 +76,14 @@ class PolicyContext:
     passive: tuple[str, ...]
     trees: int = 0
     active_columns: int = 0
+    active_bottom: bool = False
+    loss: str = ""
     row_fraction: float = 1.0
     replace: bool = False
     sampling: str = "uniform"
     stops_early: bool = False
+    validates: bool = False
+    unaligned: bool = False
     continues: bool = False
     epochs: int = 0
     batches: int = 0
@@ -81,6 +91,7 @@ class PolicyContext:
     columns: int = 0
     depth: int = 0
     holders: int = 0
+    rows: int = 0
     candidates: str = ""
     chain: tuple[Policy, ...] = ()
 
@@ -104,17 +115,60 @@ class LocalLearner(Protocol):
         """
         ...
 
+    def fitted(self, values: Floats, rows: NDArray[np.bool_]) -> LocalModel:
+        """Return a model of two classes from some of the rows and the unaligned ones; trees give none."""
+        ...
+
+    def out_of_fold(self, values: Floats, folds: int) -> Floats:
+        """Return float64 [n]: each row's logit of class 1, from a model that was not shown the row's class.
+
+        All models learn from the unaligned rows, too.
+        """
+        ...
+
+
+class LocalModel(Protocol):
+    """A model of the active party's own columns, which only the protocol that trained it can read."""
+
+    @property
+    def logits(self) -> Floats:
+        """Of class 1, float64 [training rows]."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTerm:
+    """What a model of the active party's own columns adds to what the parties learn together.
+
+    Attributes:
+        form: ``"logit"``: its logit is added to theirs; ``"probability"``: its probability, to theirs; ``"vote"``: the
+            sign of its logit, times ``weight``, to their logit.
+        weight: of a vote.
+    """
+
+    model: LocalModel
+    form: Literal["logit", "probability", "vote"]
+    weight: float = 1.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingTargets:
     """What the model is fitted to, before anything derived from it leaves.
 
     Attributes:
-        values: float64 [n], class numbers (or real values).
-        weights: float64 [n], without the weights of classes: these follow the values that are fitted in the end.
-        offset: float64 [n], added to the margin in training and at prediction.
+        values: float64 [n], class numbers (or real values). A split network can also be fitted to other numbers, with
+            the loss ``"residuals"``, or to shares of classes, float64 [n, outputs].
+        labels: float64 [n]: class numbers (or real values) as any later policy may read them: the true ones, until a
+            policy puts noise on them.
+        weights: float64 [n], without the weights of classes: these follow the labels in the end.
+        offset: float64 [n], added to the margin in training.
         loss: name of the loss.
         classes: how many there are; 0 for quantities.
+        local: what the active party's own columns add at prediction; None: nothing. Split networks only.
+        decoder: weights and biases of a perceptron with one hidden layer (ReLU), which turns shares of classes that a
+            split network predicts into logits of classes; empty: none.
+        scale: factor of what the parties learn together, where ``local`` is added; None: the best for the validation
+            rows.
         learner: trains the same model on the active party's own columns alone.
         draw: returns the generator of learning draws for a purpose.
         protection: source of the draws that protect something, such as noise.
@@ -122,6 +176,7 @@ class TrainingTargets:
     """
 
     values: Floats
+    labels: Floats
     weights: Floats
     offset: Floats
     loss: str
@@ -129,6 +184,9 @@ class TrainingTargets:
     learner: LocalLearner
     draw: Callable[[str], np.random.Generator]
     protection: SecureRandom
+    local: LocalTerm | None = None
+    scale: float | None = 1.0
+    decoder: tuple[Floats, ...] = ()
     account: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -304,11 +362,19 @@ class Policy(Parameters):
         purities: whether the points need class counts; they then travel packed beside g and h (Algorithm 6).
         label_private: whether its targets are differentially private in each label; nothing else that leaves may
             then depend on labels.
+        repeatable: whether what it does to targets follows from labels, columns and learning draws alone, so that a
+            second attempt tells nothing new.
     """
 
     kind: ClassVar[str] = "none"
     purities: ClassVar[bool] = False
     label_private: ClassVar[bool] = False
+    repeatable: ClassVar[bool] = False
+
+    @property
+    def begins_alike(self) -> bool:
+        """Whether a shorter training under it begins alike: its trees or epochs are the first of a longer one."""
+        return False
 
     @property
     def row_local(self) -> bool:
@@ -404,6 +470,10 @@ class Policy(Parameters):
         """Return what leaves in place of ``values``: the same shape and dtype."""
         return outgoing.values
 
+    def active_model(self, model: ActiveModel) -> ActiveModel:
+        """Return what stands between received embeddings and top model; asked once in each attempt of a run."""
+        return model
+
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
         """Return what leaves in place of ``values``: the same shape and dtype.
 
@@ -414,6 +484,13 @@ class Policy(Parameters):
     def on_own_sums(self, sums: HolderSums) -> NDArray[np.int64]:
         """Return what a label holder adds to the sums of the others in place of ``values``."""
         return sums.values
+
+    def sum_noise(self) -> float:
+        """Return the deviation of what all holders' :meth:`on_own_sums` add to a sum, as all know; of a gradient of 1.
+
+        Trees are then grown by what such noise leaves to be expected (:mod:`labelward.kernels.noisy_gain`).
+        """
+        return 0.0
 
     def on_leaf_release(self, release: LeafRelease) -> Floats:
         """Return the leaf weights that a party is told in place of ``weights``."""

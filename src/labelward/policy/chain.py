@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -29,7 +30,7 @@ from labelward.policy.base import (
     TreeRepair,
 )
 from labelward.policy.holder_points import HolderSums, LeafRelease
-from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient, Values
+from labelward.policy.net_points import ActiveModel, OutgoingEmbedding, ReturnedGradient, Values
 from labelward.rng import SecureRandom
 
 Floats = NDArray[np.float64]
@@ -97,8 +98,12 @@ class PolicyChain(Releaser):
 
     @property
     def drawing(self) -> tuple[Policy, ...]:
-        """The policies that draw when a run of a split network begins."""
-        return tuple(policy for policy in self.policies if type(policy).begin is not Policy.begin)
+        """The policies that draw when a run of a split network begins, or for its targets."""
+        return tuple(
+            policy
+            for policy, points in zip(self.policies, self._points, strict=True)
+            if type(policy).begin is not Policy.begin or ("before_targets" in points and not policy.repeatable)
+        )
 
     def accounts(self) -> list[dict[str, Any]]:
         """Return what each policy did: kind, parameters, points, how often it acted, and what it tells itself."""
@@ -148,12 +153,12 @@ class PolicyChain(Releaser):
         for position, policy in enumerate(self.policies):
             if "before_targets" not in policy.points:
                 continue
-            rows = targets.values.shape
+            rows = targets.weights.shape
             targets = policy.before_targets(targets)
             self._told[position], targets = dict(targets.account), replace(targets, account={})
-            for name in ("values", "weights", "offset"):
+            for name in ("values", "labels", "weights", "offset"):
                 given = getattr(targets, name)
-                if given.shape != rows or not np.isfinite(given).all():
+                if given.shape[: 1 if name == "values" else None] != rows or not np.isfinite(given).all():
                     raise PolicyError(
                         f"defense {policy.kind!r} gave {name} that are not one finite number a row",
                         code="cannot-act",
@@ -294,6 +299,12 @@ class PolicyChain(Releaser):
             outgoing = replace(outgoing, values=self._counted(position, answer, outgoing.values))
         return self._released(outgoing.values)
 
+    def active_model(self, model: ActiveModel) -> ActiveModel:
+        """See :meth:`Policy.active_model`."""
+        for policy in self.at("active_model"):
+            model = policy.active_model(model)
+        return model
+
     def on_returned_gradient(self, returned: ReturnedGradient) -> Released[Values]:
         """See :meth:`Policy.on_returned_gradient`; each policy is asked about what the one before it answered."""
         for position in self._acting("on_returned_gradient"):
@@ -311,6 +322,10 @@ class PolicyChain(Releaser):
             answer = self.policies[position].on_own_sums(sums)
             sums = replace(sums, values=self._counted(position, answer, sums.values))
         return sums.values
+
+    def sum_noise(self) -> float:
+        """See :meth:`Policy.sum_noise`; of all policies together."""
+        return math.hypot(*(policy.sum_noise() for policy in self.policies))
 
     def on_leaf_release(self, release: LeafRelease) -> Released[Values]:
         """See :meth:`Policy.on_leaf_release`; each policy is asked about what the one before it answered."""

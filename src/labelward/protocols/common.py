@@ -42,7 +42,7 @@ class PartyInputs:
         data: the party's columns.
         labels: the labels that the party holds; None: none.
         share: share of the model that a warm start continues.
-        behavior: malicious behavior of a party, if any (:meth:`labelward.protocols.family.ModelFamily.check_behavior`).
+        behavior: malicious behavior of a party, if any (:meth:`labelward.protocols.family.ModelFamily.make_behavior`).
     """
 
     data: PartyDataset
@@ -54,6 +54,8 @@ class PartyInputs:
         """Return the SHA-256 of columns and labels; a keyed form is stored, since guesses can be tested against it."""
         data, labels = self.data, self.labels
         arrays = [data.train, data.validation, data.test]
+        if data.unaligned is not None:
+            arrays += [data.unaligned.features, data.unaligned.values, data.unaligned.weights]
         if labels is not None:
             arrays += [labels.values, labels.weights]
         names = (data.columns, sorted(data.categories.items()), () if labels is None else labels.classes)

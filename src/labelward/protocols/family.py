@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData, SharedStart
-from labelward.data import PartyDataset, VerticalDataset
+from labelward.data import DataSplit, LabelColumn, PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.he import Counts, Engine
 from labelward.party.context import Context
@@ -28,6 +28,7 @@ from labelward.party.view import View
 from labelward.policy.base import Policy, PolicyContext
 from labelward.policy.chain import check_hooks
 from labelward.protocols.common import LabelVector, PartyInputs
+from labelward.registry import Registry
 from labelward.runs.schema import VisibilityCounts
 
 Floats = NDArray[np.float64]
@@ -101,6 +102,12 @@ def label_vector(data: VerticalDataset, party: str | None = None) -> LabelVector
     return replace(found, values=np.where(data.holds(party), found.values, np.nan))
 
 
+def labels_of(held: LabelColumn, split: DataSplit) -> LabelVector:
+    """Return the labels of the training and validation rows that one of several holders has."""
+    rows = np.concatenate([split.train, split.validation])
+    return LabelVector(values=held.values[rows], weights=held.weights[rows], classes=held.classes)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RoleResult(Generic[S]):
     """Result of a run at one party.
@@ -142,8 +149,10 @@ class ModelFamily(ABC, Generic[S]):
         bulky: whether embeddings and gradients travel, of which views may keep digests.
         grows: whether a training can continue the model of an earlier one (warm start).
         defended_alike: whether a defense without ``party`` acts at every party, since any may send what it defends.
+        states_sizes: whether sums of each column travel, so that parties agree on the numbers of columns and classes.
         libraries: on whose versions figures depend, in addition to those that all models use.
         shared_libraries: whose versions must be equal at all parties, since all draw or compute with them alike.
+        behaviors: how a passive party may deviate in a run of an active attack; None: in no way.
     """
 
     roles: ClassVar[Mapping[str, Role]]
@@ -152,12 +161,19 @@ class ModelFamily(ABC, Generic[S]):
     bulky: ClassVar[bool] = False
     grows: ClassVar[bool] = True
     defended_alike: ClassVar[bool] = False
+    states_sizes: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ()
     shared_libraries: ClassVar[tuple[str, ...]] = ()
+    behaviors: ClassVar[Registry[Any] | None] = None
 
     def __init__(self, params: Any = None) -> None:
         """``params``: validated parameters of the model; None to use a trained model without training."""
         self.params = params
+
+    @classmethod
+    def share_topology(cls, share: PartyShare) -> Topology:
+        """Return the roles of the parties in a prediction with a share."""
+        return cls.topology(share.parties, share.parties[:1])
 
     @classmethod
     def topology(cls, parties: Sequence[str], holders: Sequence[str]) -> Topology:
@@ -178,6 +194,11 @@ class ModelFamily(ABC, Generic[S]):
                 value=tuple(holders),
             )
         return Topology.star(*parties, roles=cls.roles)
+
+    @classmethod
+    def remark(cls, parties: Sequence[str]) -> str:
+        """Return what users must know of a run with these parties before it begins; empty for nothing."""
+        return ""
 
     @property
     def terms(self) -> dict[str, str]:
@@ -236,17 +257,17 @@ class ModelFamily(ABC, Generic[S]):
         """Return by role the policy points that its program visits."""
         return {name: role.points for name, role in cls.roles.items()}
 
-    def check_behavior(self, behavior: Mapping[str, Any]) -> None:
-        """Refuse an unsupported malicious behavior of a passive party: ``kind`` and parameters.
+    def make_behavior(self, settings: Mapping[str, Any]) -> Any:
+        """Return a malicious behavior of a passive party from ``kind`` and parameters.
 
         Raises:
             JobError: the model knows no such behavior, or a parameter is unfit.
         """
-        raise JobError(
-            f"no party of this model can behave as {behavior['kind']!r} in training",
-            code="unsupported",
-            value=behavior["kind"],
-        )
+        kind = settings["kind"]
+        if self.behaviors is None:
+            reason = f"no party of this model can behave as {kind!r} in training"
+            raise JobError(reason, code="unsupported", value=kind)
+        return self.behaviors.make(kind, {name: value for name, value in settings.items() if name != "kind"})
 
     def check_start(self, run: Path, data: VerticalDataset, share: S) -> None:
         """Refuse parameters that a warm start from the active party's share would ignore.
@@ -259,16 +280,16 @@ class ModelFamily(ABC, Generic[S]):
         """Return the context manager in which this many parties of one process run."""
         return nullcontext()
 
-    def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:
+    def own(self, view: View, own: AttackerData, share: S) -> AttackerData:
         """Return the attacker's own knowledge: its columns, and its part of the model if attacks can use it.
 
         Args:
             view: of the party.
             own: its columns.
-            model: folder of its share.
+            share: its share.
 
         Raises:
-            FileFormatError: the share is missing or damaged.
+            DataError: the share belongs to another party.
         """
         return own
 
@@ -347,6 +368,17 @@ class ModelFamily(ABC, Generic[S]):
             float64 [rows, outputs]: the margins of each row, at the coordinator. All others answer its requests until
             there are no more, and return float64 [0, 0].
         """
+
+
+def refuse_unaligned(kind: str, data: VerticalDataset) -> None:
+    """Refuse rows that only the active party holds, for a model that has no use for them."""
+    if data.parties[0].unaligned is not None:
+        raise JobError(
+            f"{kind!r} learns from rows that all parties hold only; remove [data] aligned or the party's unaligned",
+            code="unsupported",
+            field="[data] aligned",
+            value=len(data.parties[0].unaligned.values),
+        )
 
 
 def check_weights(side: str, values: Floats, weights: Floats, classes: Sequence[str]) -> None:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,6 +47,7 @@ from labelward.protocols.splitnn.checkpointing import ActiveState, restore, snap
 from labelward.protocols.splitnn.inputs import NetLabels
 from labelward.protocols.splitnn.losses import EpochRecord, EpochScore, NetObjective
 from labelward.protocols.splitnn.params import SplitNet
+from labelward.protocols.splitnn.share import NetTargets, decoded
 from labelward.protocols.splitnn.tensors import as_array, diverged, is_finite, pack_tensor, unpack_array
 
 
@@ -58,6 +61,10 @@ class TrainingSetup:
         labels: of the training rows, then of the validation rows.
         rows: number of training rows among them.
         sizes: embedding size of each peer's bottom model.
+        targets: what policies have the labels of the training rows replaced by; None: nothing.
+        between: what policies put between the peers' embeddings and the top model, with the weight of its penalty.
+        own: logits of the validation rows by the active party's own columns, float64 [rows, 1], where ``targets`` has
+            a model of them.
     """
 
     model: str
@@ -65,6 +72,22 @@ class TrainingSetup:
     labels: NetLabels
     rows: int
     sizes: Mapping[str, int]
+    targets: NetTargets | None = None
+    between: tuple[TrainableModule, float] | None = None
+    own: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOutcome:
+    """What a training gives beside the weights.
+
+    Attributes:
+        history: how each epoch went.
+        scale: factor of the network's output where a model of the active party's own columns is added.
+    """
+
+    history: tuple[EpochRecord, ...]
+    scale: float
 
 
 def train_active_net(
@@ -75,7 +98,7 @@ def train_active_net(
     top: TrainableModule | None,
     *,
     resume: ActiveState | None = None,
-) -> tuple[EpochRecord, ...]:
+) -> TrainingOutcome:
     """Train with all peers of the context; bottom and top model then have the best epoch's weights.
 
     Args:
@@ -83,9 +106,6 @@ def train_active_net(
         bottom: the own bottom model; None for a party without columns.
         top: None: the parties' outputs are added up.
         resume: the checkpoint from which an interrupted training resumes.
-
-    Returns:
-        How each epoch went.
 
     Raises:
         FileFormatError: the checkpoint does not fit the models.
@@ -104,11 +124,10 @@ def train_active_net(
         ctx.progress("epochs", len(server.history), params.epochs)
         server.epoch(len(server.history))
         server.save()
-    for own in (bottom, top):
-        if own is not None:
-            own.finish()
+    for own in server.models:
+        own.finish()
     ctx.progress("epochs", params.epochs, params.epochs)
-    return tuple(server.history)
+    return TrainingOutcome(history=tuple(server.history), scale=server.scale)
 
 
 def combine_outputs(parts: list[torch.Tensor], top: torch.nn.Module | None) -> torch.Tensor:
@@ -117,6 +136,11 @@ def combine_outputs(parts: list[torch.Tensor], top: torch.nn.Module | None) -> t
         out: torch.Tensor = top(torch.cat(parts, 1))
         return out
     return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+
+
+def passed_on(parts: list[torch.Tensor], between: torch.nn.Module | None) -> list[torch.Tensor]:
+    """Return what passes of received embeddings."""
+    return parts if between is None else between(parts)
 
 
 class _Server:
@@ -133,31 +157,42 @@ class _Server:
         self.ctx, self.params = ctx, params
         self.model, self.objective, self.rows, self.sizes = fit.model, fit.objective, fit.rows, fit.sizes
         self.bottom, self.top = bottom, top
+        self.between = fit.between[0] if fit.between else None
+        self.between_weight = fit.between[1] if fit.between else 0.0
+        self.models = [each for each in (bottom, top, self.between) if each is not None]
         self.device, dtype = device_of(params), getattr(torch, params.dtype)
         self.values = fit.labels.values
         self.targets = fit.objective.targets(self.values, dtype, self.device)
         weights = fit.objective.weights(self.values, fit.labels.weights, dtype, self.device)
         self.weights = None if bool((weights == 1).all()) else weights
+        self.decided, self.own = fit.targets, fit.own
+        self.fitted, self.fitted_to, self.offset = fit.objective, self.targets, None
+        if fit.targets is not None:
+            self.fitted = msgspec.structs.replace(fit.objective, loss=fit.targets.loss)
+            self.fitted_to = self.fitted.targets(fit.targets.values.unpack().astype(np.float64), dtype, self.device)
+            offset = torch.from_numpy(fit.targets.offset.unpack()[:, None].copy()).to(self.device, dtype)
+            self.offset = offset if bool(offset.any()) else None
         self.history: list[EpochRecord] = []
         self.best, self.last = 0, False
+        self.scale = fit.targets.local.scale if fit.targets and fit.targets.local else 1.0
 
     def epoch(self, epoch: int) -> None:
         """Run one epoch: train on all rows, score the validation rows, and send the outcome to all peers."""
         patience = self.params.patience
-        self.history.append(EpochRecord(self.learn(epoch), self.validate(epoch)))
+        learned, (validated, scale) = self.learn(epoch), self.validate(epoch)
+        self.history.append(EpochRecord(learned, validated))
         best = not patience or _loss(self.history[epoch]) < min(map(_loss, self.history[:epoch]), default=math.inf)
-        self.best = epoch if best else self.best
+        self.best, self.scale = (epoch, scale) if best else (self.best, self.scale)
         self.last = epoch + 1 == self.params.epochs or (patience > 0 and epoch - self.best >= patience)
         for peer in self.ctx.peers:
             self.ctx.send(peer, EpochEnd(best, self.last), (epoch,))
-        for own in (self.bottom, self.top):
-            if own is not None and best and patience:
-                own.keep()
+        for own in self.models if best and patience else ():
+            own.keep()
 
     def save(self) -> None:
         """Write the checkpoint between two epochs, of a state that is finite."""
-        for own in (self.bottom, self.top):
-            if own is not None and not own.finite:
+        for own in self.models:
+            if not own.finite:
                 raise diverged(self.ctx.party, "a weight", len(self.history) - 1, None, self.params)
         if not self.ctx.checkpoints.kept:
             return
@@ -165,10 +200,13 @@ class _Server:
             model=self.model,
             bottom=snapshot_weights(self.bottom) if self.bottom else None,
             top=snapshot_weights(self.top) if self.top else None,
+            between=snapshot_weights(self.between) if self.between else None,
             history=tuple(self.history),
             best=self.best,
             last=self.last,
             policies=self.ctx.policies.state(),
+            targets=self.decided,
+            scale=self.scale,
         )
         epochs = len(self.history)
         self.ctx.save(epochs, state, peers=dict.fromkeys(self.ctx.peers, epochs))
@@ -176,10 +214,11 @@ class _Server:
     def resume(self, state: ActiveState) -> None:
         """Restore a checkpoint's state, before the first epoch of this attempt."""
         self.ctx.policies.resume(state.policies)
-        for own, saved in ((self.bottom, state.bottom), (self.top, state.top)):
+        saves = (self.bottom, state.bottom), (self.top, state.top), (self.between, state.between)
+        for own, saved in saves:
             if own is not None and saved is not None:
                 restore(own, saved)
-        self.history, self.best, self.last = list(state.history), state.best, state.last
+        self.history, self.best, self.last, self.scale = list(state.history), state.best, state.last, state.scale
 
     def learn(self, epoch: int) -> EpochScore:
         """Train on all training rows once."""
@@ -189,35 +228,54 @@ class _Server:
             ctx.send(peer, EpochStart(order_digest(order)), (epoch,))
         ctx.observe(EpochOrder(epoch, Array.pack(order)))
         places = torch.from_numpy(order).long().to(self.device)
-        for own in (self.bottom, self.top):
-            if own is not None:
-                own.begin(epoch)
+        for own in self.models:
+            own.begin(epoch)
         outputs = [
             self._batch(epoch, batch, places[piece], order[piece])
             for batch, piece in enumerate(batches(self.rows, self.params.batch_size))
         ]
-        return self.objective.score(torch.cat(outputs), *self._truth(places))
+        return self.fitted.score(torch.cat(outputs), self.fitted_to[places], self._weights(places))
 
-    def validate(self, epoch: int) -> EpochScore | None:
-        """Score the validation rows with the current weights."""
-        targets, weights = self._truth(slice(self.rows, None))
+    def validate(self, epoch: int) -> tuple[EpochScore | None, float]:
+        """Score the validation rows with the current weights; also return the factor of the network's output."""
+        targets, weights = self.targets[self.rows :], self._weights(slice(self.rows, None))
         if not len(targets):
-            return None
+            return None, self.scale
         own = self.bottom.validation() if self.bottom is not None else None
         outputs = []
-        if self.top is not None:
-            self.top.module.eval()
+        for trained in (self.top, self.between):
+            if trained is not None:
+                trained.module.eval()
         for part, piece in enumerate(prediction_batches(len(targets), self.params)):
-            parts = [] if own is None else [next(own)]
+            parts, received = [] if own is None else [next(own)], []
             for peer, size in self.sizes.items():
                 array = self.ctx.recv(peer, ValidationEmbeddings, (epoch, part)).values.value
-                parts.append(self._unpacked(peer, array, piece.stop - piece.start, size, (epoch, part)))
+                received.append(self._unpacked(peer, array, piece.stop - piece.start, size, (epoch, part)))
             with torch.no_grad():
+                parts += passed_on(received, self.between.module if self.between else None)
                 outputs.append(combine_outputs(parts, self.top.module if self.top else None))
-        score = self.objective.score(torch.cat(outputs), targets, weights)
+        found, scale = self._joined(torch.cat(outputs), targets, weights)
+        score = self.objective.score(found, targets, weights)
         if not math.isfinite(score.loss):
             raise diverged(self.ctx.party, "the loss of the validation rows", epoch, None, self.params)
-        return score
+        return score, scale
+
+    def _joined(
+        self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None
+    ) -> tuple[torch.Tensor, float]:
+        """Return the joined model's outputs of the validation rows, and the factor of the network's."""
+        decided, scale = self.decided, self.scale
+        if decided is None or (decided.local is None and not decided.decoder):
+            return outputs, scale
+        joined = as_array(outputs).astype(np.float64)
+        if decided.decoder:
+            joined = decoded(decided.decoder, joined)
+        if decided.local is not None and self.own is not None:
+            if decided.validated:
+                weighed = None if weights is None else as_array(weights)
+                scale = decided.local.best_scale(joined, self.own, as_array(targets), weighed)
+            joined = msgspec.structs.replace(decided.local, scale=scale).joined(joined, self.own)
+        return torch.from_numpy(joined).to(outputs.device, outputs.dtype), scale
 
     def _batch(self, epoch: int, batch: int, places: torch.Tensor, rows: NDArray[np.int32]) -> torch.Tensor:
         """Train on one batch; return the model's outputs of its rows."""
@@ -232,25 +290,43 @@ class _Server:
         }
         with ctx.phase("loss"):
             parts = [part.requires_grad_() for part in embeddings.values()]
-            if self.top is not None:
-                self.top.forget()
+            for each in (self.top, self.between):
+                if each is not None:
+                    each.forget()
+            parts = parts[: len(own)] + self._passed_on(parts[len(own) :], step)
             outputs = combine_outputs(parts, self.top.module if self.top else None)
-            loss = self.objective.mean_loss(outputs, *self._truth(places))
+            if self.offset is not None:
+                outputs = outputs + self.offset[places]
+            loss = self.fitted.mean_loss(outputs, self.fitted_to[places], self._weights(places))
+            if self.between is not None:
+                bottleneck: Any = self.between.module
+                loss = loss + self.between_weight * bottleneck.penalty
             if not math.isfinite(loss.item()):
                 raise self._divergence_error(embeddings, step)
             loss.backward()  # type: ignore[no-untyped-call]
         for peer in ctx.peers:
-            ctx.send(peer, BatchGradients(self._returned(peer, _gradient(embeddings[peer]), step, rows)), step)
+            ctx.send(peer, BatchGradients(self._returned(peer, embeddings[peer], step, rows)), step)
         with ctx.phase("backward"):
             if self.bottom is not None:
                 self.bottom.update(_gradient(own[ctx.party]))
-            if self.top is not None:
-                self.top.optimizer.step()
+            for trained in (self.top, self.between):
+                if trained is not None:
+                    trained.optimizer.step()
         return outputs.detach()
 
-    def _truth(self, rows: torch.Tensor | slice) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return targets and weights of some rows."""
-        return self.targets[rows], None if self.weights is None else self.weights[rows]
+    def _passed_on(self, parts: list[torch.Tensor], step: tuple[int, int]) -> list[torch.Tensor]:
+        """Return what reaches the top model of a batch's received embeddings, with noise where policies want it."""
+        if self.between is None:
+            return parts
+        bottleneck: Any = self.between.module
+        bottleneck.noise = self.ctx.private.learning(self.ctx.seed, step[0], f"bottleneck of batch {step[1]}")
+        found = passed_on(parts, bottleneck)
+        bottleneck.noise = None
+        return found
+
+    def _weights(self, rows: torch.Tensor | slice) -> torch.Tensor | None:
+        """Return the weights of some rows; None where all are 1."""
+        return None if self.weights is None else self.weights[rows]
 
     def _divergence_error(self, embeddings: Mapping[str, torch.Tensor], step: tuple[int, int]) -> LabelwardError:
         """Return the error for a loss that is not finite: the responsible party, and the batch."""
@@ -264,10 +340,10 @@ class _Server:
             return unpack_array(array, self.params, (rows, size), self.device)
 
     def _returned(
-        self, peer: str, gradient: torch.Tensor, step: tuple[int, int], rows: NDArray[np.int32]
+        self, peer: str, embeddings: torch.Tensor, step: tuple[int, int], rows: NDArray[np.int32]
     ) -> Released[Array]:
-        """Return the gradient to send, after the policies have been applied."""
-        values = as_array(gradient)
+        """Return the gradient of a peer's embeddings to send, after the policies have been applied."""
+        values = as_array(_gradient(embeddings))
         if not is_finite(values):
             raise diverged(self.ctx.party, f"a gradient for {peer!r}", *step, self.params)
         outgoing = ReturnedGradient(
@@ -275,6 +351,7 @@ class _Server:
             epoch=step[0],
             batch=step[1],
             values=values,
+            embeddings=as_array(embeddings),
             targets=self.values[rows],
             classes=self.objective.classes,
             draw=lambda what: self.ctx.private.learning(self.ctx.seed, step[0], what),

@@ -18,11 +18,17 @@ from labelward.messages.splitnn import BatchEmbeddings
 from labelward.party.view import View
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.active import combine_outputs
-from labelward.protocols.splitnn.bottom_model import BottomModel, batches, device_of, epoch_order, torch_generator
+from labelward.protocols.splitnn.bottom_model import (
+    BottomModel,
+    TrainableModule,
+    batches,
+    device_of,
+    epoch_order,
+    torch_generator,
+)
 from labelward.protocols.splitnn.inputs import NetInputs
 from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.session import TopModel
 from labelward.protocols.splitnn.share import NetShare
 from labelward.protocols.splitnn.tensors import as_array, as_tensor
 
@@ -36,9 +42,10 @@ def shared_start(view: View) -> SharedStart:
     """Return what the shared seed of a view's run would have given."""
     stored = {each.name: view.parameter(f"model.{each.name}", each.default) for each in fields(SplitNet)}
     params = SplitNet(**stored | {"class_weights": tuple(stored["class_weights"])})
+    by_row = params.bottom in _BY_ROW and not params.bottoms
     return SharedStart(
         tops=partial(_tops, params, view),
-        bottom=partial(_bottom, params, view) if params.bottom in _BY_ROW else None,
+        bottom=partial(_bottom, params, view) if by_row else None,
     )
 
 
@@ -67,7 +74,7 @@ def replayed_gradients(share: NetShare, view: View, own: AttackerData) -> Iterat
         bottom.begin(0)
     if share.top is not None:
         module = share.top.untrained(params, torch_generator(_seed(view), view.party, "top"))
-        top = TopModel(module, share.top.spec, params)
+        top = TrainableModule(module, share.top.spec, params)
         top.begin(0)
     received = {(each.peer, each.step): each.message.values.value for each in view.received(BatchEmbeddings)}
     order = torch.from_numpy(epoch_order(_seed(view), 0, rows)).long()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.behavior import Behavior, Honest
 from labelward.protocols.splitnn.inputs import NetInputs
 from labelward.protocols.splitnn.models.presets import ModelSpec, build
-from labelward.protocols.splitnn.models.tabular import Hashed, TableEncoder
+from labelward.protocols.splitnn.models.tabular import ScaledColumns
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.tensors import as_tensor
 from labelward.rng import PrivateSeed, keyed, learning
@@ -41,7 +41,7 @@ def torch_generator(seed: int, party: str, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed(int(learning(seed, party, 0, purpose).integers(1 << 62)))
 
 
-def start_key(private: PrivateSeed, seed: int, party: str, part: Literal["bottom", "top"]) -> bytes:
+def start_key(private: PrivateSeed, seed: int, party: str, part: Literal["bottom", "top", "local", "between"]) -> bytes:
     """Return the key of the draws of a party's initial weights, which no other party can repeat.
 
     Whoever can repeat them inverts first embeddings to columns, and names the classes behind returned gradients.
@@ -111,10 +111,21 @@ class TrainableModule:
     """A module on its device, with its optimizer.
 
     Attributes:
+        spec: its description.
+        start: key of the draws of its initial weights; empty for a user's module.
         best: the best weights so far, by name.
     """
 
-    def __init__(self, module: nn.Module, params: SplitNet, behavior: Behavior | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        spec: ModelSpec,
+        params: SplitNet,
+        behavior: Behavior | None = None,
+        *,
+        start: bytes = b"",
+    ) -> None:
+        self.spec, self.start = spec, start
         self.params, self.device = params, device_of(params)
         self.module = module.to(self.device)
         self._weights = [weight for weight in module.parameters() if weight.requires_grad]
@@ -155,7 +166,6 @@ class BottomModel(TrainableModule):
 
     Attributes:
         outputs: numbers a row.
-        start: key of the draws of its initial weights; empty for a user's module.
     """
 
     def __init__(
@@ -168,8 +178,8 @@ class BottomModel(TrainableModule):
         *,
         start: bytes = b"",
     ) -> None:
-        super().__init__(module, params, behavior)
-        self.spec, self.outputs, self.start = spec, spec.outputs, start
+        super().__init__(module, spec, params, behavior, start=start)
+        self.outputs = spec.outputs
         self._rows = inputs.rows
         self._x = as_tensor(inputs.train, params, self.device)
         self._out: torch.Tensor | None = None
@@ -186,6 +196,14 @@ class BottomModel(TrainableModule):
         self._out.backward(gradient)  # type: ignore[no-untyped-call]
         self._out = None
         self.optimizer.step()
+
+    def embed(self, x: NDArray[Any]) -> torch.Tensor:
+        """Return the embeddings of some rows, without training."""
+        return torch.cat(list(embed_batches(self.module, as_tensor(x, self.params, self.device), self.params)))
+
+    def training(self) -> torch.Tensor:
+        """Return the embeddings of the training rows, without training."""
+        return torch.cat(list(embed_batches(self.module, self._x[: self._rows], self.params)))
 
     def validation(self) -> Iterator[torch.Tensor]:
         """Yield the embeddings of the validation rows in batches."""
@@ -213,7 +231,7 @@ def make_bottom(
         JobError: rows, module and outputs do not fit each other, or the device is not there.
     """
     spec = ModelSpec(
-        preset=params.bottom,
+        preset=params.preset(party),
         inputs=inputs.shape,
         outputs=outputs,
         width=params.width,
@@ -236,16 +254,16 @@ def make_bottom(
         spec, start = ModelSpec(preset=MODULE, inputs=inputs.shape, outputs=width), b""
     else:
         module = build(spec, keyed(start), getattr(torch, params.dtype))
-    first = next(iter(module.children()), None)
-    if isinstance(first, TableEncoder | Hashed):
+    table = next((part for part in module.modules() if isinstance(part, ScaledColumns)), None)
+    if table is not None:
         if params.standardize:
-            first.fit(torch.from_numpy(inputs.train[: inputs.rows].astype(np.float64)))
+            table.fit(torch.from_numpy(inputs.train[: inputs.rows].astype(np.float64)))
     elif np.isnan(inputs.train).any() or np.isnan(inputs.test).any():
         raise DataError(
-            f"bottom model {params.bottom!r} takes no missing values",
+            f"bottom model {spec.preset!r} takes no missing values",
             code="values",
             field=f"party {party!r}",
-            value=params.bottom,
+            value=spec.preset,
         )
     return BottomModel(module, spec, inputs, params, behavior, start=start)
 

@@ -53,6 +53,8 @@ def train_centralized(
     objective = objective_of(params, labels, first.rows)
     outputs = params.bottom_outputs(objective.outputs)
     inputs = {party: each for party, each in parts.items() if 0 not in each.shape}
+    if not params.active_bottom:
+        inputs.pop(active, None)
     bottoms = [
         make_bottom(party, each, params, outputs, start=start_key(private[party], seed, party, "bottom"))
         for party, each in inputs.items()

@@ -46,7 +46,7 @@ from labelward.protocols.family import (
 )
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.attacker_knowledge import replayed_gradients, shared_start
-from labelward.protocols.splitnn.behavior import Behavior, MaliciousOptimizer
+from labelward.protocols.splitnn.behavior import Behavior
 from labelward.protocols.splitnn.bottom_model import device_of, embed_batches, torch_generator
 from labelward.protocols.splitnn.centralized import train_centralized
 from labelward.protocols.splitnn.grad_cam import class_maps, image_shape
@@ -65,11 +65,12 @@ from labelward.protocols.splitnn.session import (
 from labelward.protocols.splitnn.share import NetShare
 from labelward.protocols.splitnn.tensors import as_array, as_tensor
 from labelward.protocols.splitnn.thread_limits import share_threads
+from labelward.registry import Registry
 from labelward.runs.schema import VisibilityCounts
 
 Floats = NDArray[np.float64]
 
-_TABLES = ("linear", "mlp", "fcnn-3", "hashed")
+_TABLES = ("linear", "mlp", "fcnn-3", "hashed", "deepfm", "wdl", "nfm", "edcn")
 """Bottom models over table columns."""
 _IMAGES, _TEXTS = ("resnet-20", "resnet-18"), ("bert-small", "bert-base")
 """Bottom models over pixels and over tokens, one per column."""
@@ -77,7 +78,6 @@ _EXPLAINED = 32
 """Batch size for explaining images; the features of all layers are in memory."""
 TOP = ""
 """Key of the top model among the user's modules by party."""
-_BEHAVIORS = {MaliciousOptimizer.kind: MaliciousOptimizer}
 
 
 class SplitNetFamily(ModelFamily[NetShare]):
@@ -89,6 +89,7 @@ class SplitNetFamily(ModelFamily[NetShare]):
     grows: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("torch",)
     shared_libraries: ClassVar[tuple[str, ...]] = ("numpy", "torch")
+    behaviors: ClassVar[Registry[Behavior]] = Registry("behavior", __package__, ["behavior:MaliciousOptimizer"])
 
     roles: ClassVar[Mapping[str, Role]] = {
         ACTIVE: Role(
@@ -117,7 +118,8 @@ class SplitNetFamily(ModelFamily[NetShare]):
         params, (active, *others) = self.params, data.parties
         rows = len(data.train_values)
         device_of(params)
-        _check_bottom(params, data.parties)
+        names = [active.name, *(tuple(party.name for party in others) if passive is None else passive)]
+        _check_bottom(params, data.parties, names)
         if params.top_model == MODULE:
             raise JobError(
                 "a job cannot pass a module; name a preset",
@@ -127,7 +129,8 @@ class SplitNetFamily(ModelFamily[NetShare]):
             )
         if params.batch_size > rows:
             raise JobError(
-                f"{params.batch_size} is more than the {rows} training rows",
+                f"{params.batch_size} is more than the {rows} training rows"
+                + (" that all parties hold ([data] aligned)" if active.unaligned else ""),
                 code="range",
                 field="[model] batch_size",
                 value=params.batch_size,
@@ -158,18 +161,19 @@ class SplitNetFamily(ModelFamily[NetShare]):
             rows=rows,
             active_columns=len(active.columns),
             passive=tuple(party.name for party in others) if passive is None else tuple(passive),
+            validation=len(data.validation_values),
+            unaligned=active.unaligned is not None,
+            policies=policies.get(active.name, ()),
         )
         alone = net_policy_context(params, classes=0, rows=rows, active_columns=0, passive=setup.passive)
         topology = self.topology((active.name, *setup.passive), (active.name,))
         self.check_policies(policies, topology, {ACTIVE: setup, PASSIVE: alone})
 
-    def check_behavior(self, behavior: Mapping[str, Any]) -> None:
-        """See :meth:`ModelFamily.check_behavior`."""
-        _behavior(behavior)
-
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
         """See :meth:`ModelFamily.predicted`; margins of regression targets are in the unit of the target."""
-        return NetObjective("cross_entropy" if classes else "mse", margins.shape[1]).predicted(margins)
+        outputs = margins.shape[1]
+        loss = "mse" if not classes else "logistic" if outputs == 1 else "cross_entropy"
+        return NetObjective(loss, outputs).predicted(margins)
 
     def margins_say_all(self, classes: Sequence[str]) -> bool:
         """See :meth:`ModelFamily.margins_say_all`."""
@@ -188,7 +192,7 @@ class SplitNetFamily(ModelFamily[NetShare]):
         """See :meth:`ModelFamily.program`."""
         task, net_inputs = NetTask(params=self.params, agreed=agreed), self._net_inputs(inputs)
         if inputs.labels is None:
-            behavior = None if inputs.behavior is None else _behavior(inputs.behavior)
+            behavior = None if inputs.behavior is None else self.make_behavior(inputs.behavior)
             outcome = run_passive_net(ctx, task, net_inputs, behavior=behavior)
             return RoleResult(share=_with_categories(outcome.share, inputs), counts=Counts())
         ended = run_active_net(ctx, task, net_inputs, _label_vector(inputs.labels))
@@ -214,10 +218,11 @@ class SplitNetFamily(ModelFamily[NetShare]):
         if not any(party.columns for party in parties):
             return np.tile(_prior(data), (len(data.test_values), 1))
         parts = {party.name: _party_inputs(party) for party in parties}
+        params = self.params if len(parties) > 1 else replace(self.params, active_bottom=True)
         with share_threads(1):
             private = {party.name: party.private for party in parties}
-            outputs = train_centralized(self.params, parts, labels, seed=seed, private=private)
-        return _scaled(objective_of(self.params, labels, len(data.train_values)), outputs)
+            outputs = train_centralized(params, parts, labels, seed=seed, private=private)
+        return _scaled(objective_of(params, labels, len(data.train_values)), outputs)
 
     def visibility(self, view: View, own: AttackerData, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelFamily.visibility`; label information in gradients is measured by attacks only."""
@@ -227,14 +232,12 @@ class SplitNetFamily(ModelFamily[NetShare]):
         epochs = len({each.epoch for each in view.observed(EpochOrder)})
         return VisibilityCounts(role=view.header.role, rows=view.rows, epochs=epochs, numbers=count)
 
-    def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:
+    def own(self, view: View, own: AttackerData, share: NetShare) -> AttackerData:
         """See :meth:`ModelFamily.own`: the trained and the untrained bottom model."""
-        share = self.load(model)
         if share.party != view.party:
             raise DataError(
                 f"is the share of party {share.party!r}, but the view belongs to {view.party!r}",
                 code="other-run",
-                field=str(model),
                 value=share.party,
             )
         own, params = replace(own, shared_start=partial(shared_start, view)), share.settings
@@ -243,7 +246,7 @@ class SplitNetFamily(ModelFamily[NetShare]):
         if share.bottom is None:
             return own
         bottom = share.bottom
-        if params.bottom in _TEXTS:
+        if params.preset(view.party) in _TEXTS:
             outside = None if own.outside is None else own.outside.astype(np.int64)
             own = replace(own, features=own.features.astype(np.int64), outside=outside)
         seed = view.parameter("run.seed", 0)
@@ -280,7 +283,7 @@ class SplitNetFamily(ModelFamily[NetShare]):
         self, shares: Mapping[str, NetShare], data: VerticalDataset, rows: NDArray[np.int64]
     ) -> dict[str, ImageMaps]:
         """See :meth:`ModelFamily.class_maps`; for regression, of the only output."""
-        if self.params.bottom not in _IMAGES:
+        if not {self.params.bottom, *self.params.bottoms.values()} <= set(_IMAGES):
             return {}
         return _class_maps(shares, data, rows)
 
@@ -313,11 +316,20 @@ class SplitNetFamily(ModelFamily[NetShare]):
         return np.empty((0, 0))
 
 
-def _check_bottom(params: SplitNet, parties: Sequence[PartyDataset]) -> None:
-    """Refuse a bottom model that a job cannot name, or that does not support the columns."""
-    if params.bottom in _IMAGES and not params.height:
+def _check_bottom(params: SplitNet, parties: Sequence[PartyDataset], names: Sequence[str]) -> None:
+    """Refuse a bottom model that a job cannot name, that is no party's, or that does not support the columns.
+
+    Args:
+        parties: whose columns are known here.
+        names: of all parties.
+    """
+    for name in params.bottoms:
+        if name not in names:
+            raise JobError(unknown_name("party", name, names), code="unknown", field="[model] bottoms", value=name)
+    images = [preset for preset in (params.bottom, *params.bottoms.values()) if preset in _IMAGES]
+    if images and not params.height:
         raise JobError(
-            f"{params.bottom!r} needs the image height to arrange columns as pixels",
+            f"{images[0]!r} needs the image height to arrange columns as pixels",
             code="missing",
             field="[model] height",
         )
@@ -329,11 +341,12 @@ def _check_bottom(params: SplitNet, parties: Sequence[PartyDataset]) -> None:
             field="[model] bottom",
             value=params.bottom,
         )
-    for party in parties if params.bottom in _TEXTS else ():
+    for party in (each for each in parties if params.preset(each.name) in _TEXTS):
         for values in (party.train, party.validation, party.test):
             if not ((values >= 0) & (values < params.vocabulary) & (values == np.floor(values))).all():
                 raise DataError(
-                    f"{params.bottom!r} needs token numbers in its columns, integers from 0 to {params.vocabulary - 1}",
+                    f"{params.preset(party.name)!r} needs token numbers in its columns, integers from 0 to "
+                    f"{params.vocabulary - 1}",
                     code="values",
                     field=f"party {party.name!r}",
                 )
@@ -357,7 +370,8 @@ def _class_maps(shares: Mapping[str, NetShare], data: VerticalDataset, rows: NDA
     bottoms = {name: share.bottom.module(params).to(device) for name, share in shares.items() if share.bottom}
     top = None if active.top is None else active.top.module(params).to(device)
     x = {party.name: party.test[rows] for party in data.parties if party.name in bottoms}
-    outputs = torch.from_numpy(data.test_labels[rows] if data.classes else np.zeros(len(rows), np.int64)).to(device)
+    several = active.objective is not None and active.objective.outputs > 1
+    outputs = torch.from_numpy(data.test_labels[rows] if several else np.zeros(len(rows), np.int64)).to(device)
     maps: dict[str, list[Floats]] = {name: [] for name in x}
     for start in range(0, len(rows), _EXPLAINED):
         piece = slice(start, start + _EXPLAINED)
@@ -373,16 +387,6 @@ def _class_maps(shares: Mapping[str, NetShare], data: VerticalDataset, rows: NDA
     }
 
 
-def _behavior(settings: Mapping[str, Any]) -> Behavior:
-    kind = settings["kind"]
-    if kind not in _BEHAVIORS:
-        raise JobError(unknown_name("behavior", kind, _BEHAVIORS), code="unknown", value=kind)
-    try:
-        return _BEHAVIORS[kind](**{name: value for name, value in settings.items() if name != "kind"})
-    except TypeError as error:
-        raise JobError(str(error), code="unknown", field=f"behavior {kind!r}") from error
-
-
 def _party_inputs(party: PartyDataset) -> NetInputs:
     """Return a party's columns as inputs of its role: training rows, then validation rows."""
     return NetInputs(
@@ -391,6 +395,7 @@ def _party_inputs(party: PartyDataset) -> NetInputs:
         validation=len(party.validation),
         names=party.columns,
         categories={position: len(names) for position, names in party.categories.items()},
+        unaligned=party.unaligned,
     )
 
 

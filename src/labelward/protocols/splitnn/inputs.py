@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.data import OwnRows
 from labelward.errors import DataError
 from labelward.protocols.splitnn._torch import nn
 
@@ -28,6 +29,7 @@ class NetInputs:
         validation: number of validation rows, the last rows of ``train``.
         names: of a table's columns.
         categories: of a table, by position, number of categories of a column; its values are codes.
+        unaligned: of a table, rows that only the active party holds; None: none.
         bottom: the party's own bottom model, for ``bottom = "module"``. It is copied; its weights are where training
             starts.
         top: the active party's own top model, for ``top_model = "module"``; likewise.
@@ -38,6 +40,7 @@ class NetInputs:
     validation: int = 0
     names: tuple[str, ...] = ()
     categories: Mapping[int, int] = field(default_factory=dict)
+    unaligned: OwnRows | None = None
     bottom: nn.Module | None = None
     top: nn.Module | None = None
 

@@ -15,6 +15,9 @@ from labelward.protocols.splitnn.params import SplitNet
 
 Floats = NDArray[np.float64]
 
+_ONE_OUTPUT = ("logistic", "residuals")
+"""Losses of two classes that one output tells apart."""
+
 
 class EpochScore(msgspec.Struct, frozen=True):
     """Loss and metric of some rows.
@@ -45,8 +48,9 @@ class NetObjective(msgspec.Struct, frozen=True):
     """A loss with its parameters.
 
     Attributes:
-        loss: ``"cross_entropy"``, ``"weighted"``, ``"nll"`` or ``"mse"``.
-        outputs: of the whole model: one for each class; 1 for a quantity.
+        loss: ``"cross_entropy"``, ``"weighted"``, ``"nll"``, ``"logistic"`` or ``"mse"``; or ``"residuals"``, half the
+            squared distance to what a policy has two classes replaced by.
+        outputs: of the whole model: one for each class; 1 for a quantity, and for ``"logistic"`` and ``"residuals"``.
         class_weights: for ``"weighted"``, one for each class.
         center, scale: of quantities; the model is fitted to (value − center) / scale.
     """
@@ -60,11 +64,11 @@ class NetObjective(msgspec.Struct, frozen=True):
     @property
     def classes(self) -> int:
         """Number of classes; 0 for regression."""
-        return 0 if self.loss == "mse" else self.outputs
+        return 0 if self.loss == "mse" else 2 if self.loss in _ONE_OUTPUT else self.outputs
 
     def targets(self, values: Floats, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Return the targets of the loss: class numbers, or scaled regression targets."""
-        if self.classes:
+        """Return the targets of the loss: class numbers, or what one output is fitted to."""
+        if self.classes and self.loss not in _ONE_OUTPUT and values.ndim == 1:
             return torch.from_numpy(values.astype(np.int64)).to(device)
         return torch.from_numpy((values - self.center) / self.scale).to(device, dtype)
 
@@ -79,6 +83,10 @@ class NetObjective(msgspec.Struct, frozen=True):
         reduction = "mean" if weights is None else "none"
         if self.loss == "mse":
             losses = nn.functional.mse_loss(outputs[:, 0], targets, reduction=reduction)
+        elif self.loss == "residuals":
+            losses = nn.functional.mse_loss(outputs[:, 0], targets, reduction=reduction) / 2
+        elif self.loss == "logistic":
+            losses = nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], targets, reduction=reduction)
         elif self.loss == "nll":
             losses = nn.functional.nll_loss(outputs.log_softmax(1), targets, reduction=reduction)
         else:
@@ -90,7 +98,11 @@ class NetObjective(msgspec.Struct, frozen=True):
     def score(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None) -> EpochScore:
         """Return the loss and the metric of these rows."""
         loss = float(self.mean_loss(outputs, targets, weights))
-        if self.classes:
+        if self.loss == "logistic":
+            return EpochScore(loss, float(((outputs[:, 0] > 0) == (targets > 0.5)).double().mean()))
+        if targets.dim() == 2:
+            targets = targets.argmax(1)
+        if self.classes and self.loss != "residuals":
             return EpochScore(loss, float((outputs.argmax(1) == targets).double().mean()))
         return EpochScore(loss, self.scale * float((outputs[:, 0] - targets).square().mean().sqrt()))
 
@@ -98,6 +110,9 @@ class NetObjective(msgspec.Struct, frozen=True):
         """Convert outputs [rows, outputs] to predictions: probabilities [rows, classes], or means [rows]."""
         if not self.classes:
             return np.asarray(outputs[:, 0] * self.scale + self.center)
+        if self.outputs == 1:
+            positive = np.exp(-np.logaddexp(0.0, -outputs[:, 0]))
+            return np.stack([1.0 - positive, positive], axis=1)
         powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
@@ -125,6 +140,15 @@ def objective_of(params: SplitNet, labels: NetLabels, rows: int) -> NetObjective
     counts = np.bincount(values.astype(np.int64), weights=weights, minlength=classes)
     if np.count_nonzero(counts) < 2:
         raise DataError("the training rows have labels of one class only", code="labels")
+    if loss == "logistic":
+        if classes != 2:
+            raise JobError(
+                f"'logistic' is for two classes, and there are {classes}",
+                code="unsupported",
+                field="[model] loss",
+                value=loss,
+            )
+        return NetObjective(loss, 1)
     if loss != "weighted":
         return NetObjective(loss, classes)
     if params.class_weights:

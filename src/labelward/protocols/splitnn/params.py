@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from labelward.errors import unknown_name
+from labelward.errors import JobError, unknown_name
+from labelward.job.components import FrozenDict
 from labelward.parameters import Fraction, NonNegativeFloat, NonNegativeInt, Parameters, PositiveFloat, PositiveInt
 
 MODULE = "module"
@@ -19,6 +21,10 @@ BOTTOMS = (
     "mlp",
     "fcnn-3",
     "hashed",
+    "deepfm",
+    "wdl",
+    "nfm",
+    "edcn",
     "resnet-20",
     "resnet-18",
     "bert-small",
@@ -46,11 +52,27 @@ class SplitNet(Parameters):
         ),
     ] = True
     bottom: Annotated[
-        str, Meta(description="Preset of every party's bottom model; 'module': each party provides its own.")
+        str,
+        Meta(
+            description="Preset of every party's bottom model, over columns ('linear', 'mlp', 'fcnn-3', 'hashed', the "
+            "recommenders 'deepfm', 'wdl', 'nfm' and 'edcn'), images ('resnet-20', 'resnet-18') or tokens "
+            "('bert-small', 'bert-base'); 'module': each party provides its own."
+        ),
     ] = "mlp"
+    bottoms: Annotated[
+        Mapping[str, str],
+        Meta(description="Presets of single parties' bottom models by party, where they differ from that of all."),
+    ] = FrozenDict[str]({})
     top_model: Annotated[
         str, Meta(description="Preset of the top model; 'module': the active party provides its own.")
     ] = "fcnn-4"
+    active_bottom: Annotated[
+        bool,
+        Meta(
+            description="Whether the active party's columns enter the network, by a bottom model of its own; otherwise "
+            "only policies learn from them (LPSC paper, Equation 5)."
+        ),
+    ] = True
     embedding: Annotated[
         PositiveInt | None,
         Meta(
@@ -92,10 +114,11 @@ class SplitNet(Parameters):
     step_epochs: Annotated[PositiveInt, Meta(description="'step' schedule: epochs between two steps.")] = 10
     step_factor: Annotated[Fraction, Meta(description="'step' schedule: factor of the learning rate.")] = 0.1
     loss: Annotated[
-        Literal["auto", "cross_entropy", "weighted", "nll", "mse"],
+        Literal["auto", "cross_entropy", "weighted", "nll", "logistic", "mse"],
         Meta(
             description="Training loss: 'cross_entropy', 'weighted' (class-weighted cross-entropy), 'nll' (negative "
-            "log likelihood), 'mse' (regression); 'auto': cross-entropy or mean squared error, by the labels."
+            "log likelihood), 'logistic' (two classes, one output), 'mse' (regression); 'auto': cross-entropy or mean "
+            "squared error, by the labels."
         ),
     ] = "auto"
     class_weights: Annotated[
@@ -126,6 +149,7 @@ class SplitNet(Parameters):
         for name, known in (("bottom", BOTTOMS), ("top_model", TOPS)):
             if getattr(self, name) not in known:
                 raise self.error(name, unknown_name("model", getattr(self, name), known), code="unknown")
+        self._check_bottoms()
         if not self.top and self.embedding is not None:
             raise self.error("embedding", "is the number of outputs without a top model; remove it")
         if not self.top and self.top_model != "fcnn-4":
@@ -140,6 +164,28 @@ class SplitNet(Parameters):
             raise self.error("class_weights", "is for loss 'weighted' only")
         if self.device != "cpu" and not _is_cuda(self.device):
             raise self.error("device", f"must be 'cpu', 'cuda' or 'cuda:N', not {self.device!r}", code="choice")
+
+    def _check_bottoms(self) -> None:
+        """Refuse what names no preset of a party."""
+        given: Any = self.bottoms
+        if not isinstance(given, Mapping):
+            raise self.error("bottoms", f"must be a table of presets by party, not {given!r}", code="type")
+        for party, preset in given.items():
+            if preset not in BOTTOMS or preset == MODULE or self.bottom == MODULE:
+                known = [name for name in BOTTOMS if name != MODULE]
+                raise JobError(
+                    "is not for modules that the parties provide"
+                    if MODULE in (preset, self.bottom)
+                    else unknown_name("model", str(preset), known),
+                    code="conflict" if MODULE in (preset, self.bottom) else "unknown",
+                    field=f"[model] bottoms.{party}",
+                    value=preset,
+                )
+        object.__setattr__(self, "bottoms", FrozenDict[str](given))
+
+    def preset(self, party: str) -> str:
+        """Return the name of a party's bottom model."""
+        return self.bottoms.get(party, self.bottom)
 
     def rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch, counted from 0."""
@@ -158,8 +204,13 @@ class SplitNet(Parameters):
         return self.embedding or max(10, outputs)
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters by name, as they are stored."""
-        return super().parameters() | {"class_weights": list(self.class_weights)}
+        """Return the parameters by name, as they are stored; what came later is left out where it has its default."""
+        found = super().parameters() | {"class_weights": list(self.class_weights)}
+        found["bottoms"] = dict(self.bottoms)
+        for name, default in (("active_bottom", True), ("bottoms", {})):
+            if found[name] == default:
+                del found[name]
+        return found
 
 
 def _is_cuda(device: str) -> bool:

@@ -23,6 +23,7 @@ from labelward.messages.splitnn import (
     EpochEnd,
     EpochOrder,
     EpochStart,
+    OwnEmbeddings,
     ValidationEmbeddings,
 )
 from labelward.party.context import Context
@@ -109,6 +110,8 @@ def _epoch(ctx: Context, params: SplitNet, bottom: BottomModel, rows: int, epoch
             returned = unpack_array(gradients, params, (len(values), bottom.outputs), bottom.device)
         with ctx.phase("backward"):
             bottom.update(returned)
+    if ctx.observes_epochs:
+        ctx.observe(OwnEmbeddings(epoch, Array.pack(as_array(bottom.training()))))
     for part, values in enumerate(bottom.validation()):
         array = protected_embedding(ctx, params, values, "validation", (epoch, part))
         ctx.send(ctx.active, ValidationEmbeddings(array), (epoch, part))
@@ -150,9 +153,10 @@ def answer_requests(ctx: Context, params: SplitNet, model: str, module: nn.Modul
         x: this party's rows, in the agreed order.
 
     Raises:
-        PeerError: the active party failed, holds a share of another model, or asks for rows that are not there.
+        PeerError: the active party failed, holds a share of another model, or asks for rows that are not there, or
+            that it asked for already: each answer of a defense that draws noise would be drawn anew.
     """
-    number = 0
+    number = done = 0
     device = next(module.parameters()).device
     while True:
         request = ctx.recv(ctx.active, EmbeddingRequest, (number,))
@@ -161,6 +165,8 @@ def answer_requests(ctx: Context, params: SplitNet, model: str, module: nn.Modul
             reason = f"predicts with model {request.model!r}; the share here is of {model!r}"
         elif not 0 <= request.start <= request.stop <= len(x):
             reason = f"asks for rows {request.start} to {request.stop} of {len(x)}"
+        elif request.start != done and request.start != request.stop:
+            reason = f"asks for rows {request.start} to {request.stop} after row {done}"
         if reason:
             raise PeerError(ctx.active, reason, message="EmbeddingRequest", step=(number,), code="peer-message")
         if request.start == request.stop:
@@ -169,4 +175,4 @@ def answer_requests(ctx: Context, params: SplitNet, model: str, module: nn.Modul
         values = torch.cat(list(embed_batches(module, rows, params)))
         array = protected_embedding(ctx, params, values, "prediction", (0, number))
         ctx.send(ctx.active, EmbeddingAnswer(array), (number,))
-        number += 1
+        number, done = number + 1, request.stop

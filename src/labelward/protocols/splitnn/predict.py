@@ -13,11 +13,11 @@ from labelward.errors import FileFormatError, JobError
 from labelward.messages.splitnn import EmbeddingAnswer, EmbeddingRequest
 from labelward.party.context import Context
 from labelward.protocols.splitnn._torch import nn, torch
-from labelward.protocols.splitnn.active import combine_outputs
+from labelward.protocols.splitnn.active import combine_outputs, passed_on
 from labelward.protocols.splitnn.bottom_model import device_of, embed_batches
 from labelward.protocols.splitnn.inputs import Rows
 from labelward.protocols.splitnn.passive import answer_requests
-from labelward.protocols.splitnn.share import NetShare
+from labelward.protocols.splitnn.share import LocalPart, NetShare, StoredModel, decoded
 from labelward.protocols.splitnn.tensors import as_array, as_tensor, is_finite, unpack_array
 
 _BATCH = 1 << 13
@@ -46,22 +46,31 @@ def predict_active_net(
     device = device_of(params)
     own = share.bottom.module(params, bottom).to(device) if share.bottom else None
     over = share.top.module(params, top).to(device) if share.top else None
+    between = share.between.module(params).to(device) if isinstance(share.between, StoredModel) else None
     _check_rows(share, x)
+    local = share.local if isinstance(share.local, LocalPart) else None
+    if local is not None:
+        logits = local.logits(params, x, bottom)
     outputs = np.empty((len(x), share.objective.outputs))
     starts = range(0, len(x), _BATCH)
     for number, start in enumerate(starts):
         stop = min(start + _BATCH, len(x))
         for peer in share.sizes:
             ctx.send(peer, EmbeddingRequest(share.model, start, stop), (number,))
-        parts = []
+        parts, received = [], []
         if own is not None:
             parts.append(torch.cat(list(embed_batches(own, as_tensor(x[start:stop], params, device), params))))
         for peer, size in share.sizes.items():
             array = ctx.recv(peer, EmbeddingAnswer, (number,)).values.value
             with ctx.blaming(peer, "EmbeddingAnswer", (number,)):
-                parts.append(unpack_array(array, params, (stop - start, size), device))
+                received.append(unpack_array(array, params, (stop - start, size), device))
         with torch.no_grad():
+            parts += passed_on(received, between)
             outputs[start:stop] = as_array(combine_outputs(parts, over))
+        if local is not None:
+            outputs[start:stop] = local.joined(outputs[start:stop], logits[start:stop])
+        if isinstance(share.decoder, tuple):
+            outputs[start:stop] = decoded(share.decoder, outputs[start:stop])
         if not is_finite(outputs[start:stop]):
             raise FileFormatError(
                 f"the share of party {share.party!r} gives outputs that are not finite",
@@ -99,8 +108,11 @@ def net_predictions(share: NetShare, outputs: Floats) -> Floats:
 
 
 def _check_rows(share: NetShare, x: Rows) -> None:
-    """Refuse rows whose shape differs from training."""
-    trained = share.bottom.spec.inputs if share.bottom else (0,)
+    """Refuse rows whose shape differs from training; columns that nothing reads may have any."""
+    model = share.bottom or (share.local.model if isinstance(share.local, LocalPart) else None)
+    if model is None and not share.settings.active_bottom:
+        return
+    trained = model.spec.inputs if model else (0,)
     if x.shape[1:] != trained:
         raise JobError(
             f"rows of shape {x.shape[1:]}; the model was trained on {trained}",

@@ -5,9 +5,11 @@ Every party calls its role with the same :class:`NetTask`, after the handshake, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,13 +18,13 @@ from labelward.messages.splitnn import NetReady, NetStart
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement
 from labelward.party.noise_record import refuse_redraw
-from labelward.policy.base import PolicyContext
+from labelward.policy.base import Policy, PolicyContext
 from labelward.policy.chain import check_hooks
-from labelward.protocols.splitnn._torch import nn, torch
+from labelward.policy.net_points import ActiveModel
+from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.active import TrainingSetup, train_active_net
 from labelward.protocols.splitnn.behavior import Behavior, Honest
 from labelward.protocols.splitnn.bottom_model import (
-    BottomModel,
     TrainableModule,
     batches,
     copy_user_module,
@@ -37,11 +39,11 @@ from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.passive import train_passive_net
 from labelward.protocols.splitnn.predict import predict_active_net, predict_passive_net
-from labelward.protocols.splitnn.share import NetShare, StoredModel
-from labelward.protocols.splitnn.tensors import pack_state
+from labelward.protocols.splitnn.share import NetShare, stored_model
+from labelward.protocols.splitnn.targets import decide_targets
 from labelward.rng import keyed
 
-VISITED = frozenset({"on_returned_gradient"})
+VISITED = frozenset({"before_targets", "active_model", "on_returned_gradient"})
 """The points of the active party's policies."""
 
 VISITED_PASSIVE = frozenset({"before_embedding"})
@@ -82,24 +84,41 @@ class PassiveNetResult:
 
 
 def net_policy_context(
-    params: SplitNet, *, classes: int, rows: int, active_columns: int, passive: tuple[str, ...]
+    params: SplitNet,
+    *,
+    classes: int,
+    rows: int,
+    active_columns: int,
+    passive: tuple[str, ...],
+    validation: int = 0,
+    unaligned: bool = False,
+    policies: Iterable[Policy] = (),
 ) -> PolicyContext:
     """Return the context that policies check before anything starts.
 
     Args:
         classes: number of classes; 0 for regression.
         rows: training rows.
-        active_columns: numbers in a row of the active party's; 0: it has no bottom model.
+        active_columns: numbers in a row of the active party's.
+        validation: validation rows.
+        unaligned: whether the active party has rows that no other party holds.
+        policies: of the same party.
     """
+    active_bottom = params.active_bottom and active_columns > 0
+    replaced = any(policy.points & {"before_targets", "active_model"} for policy in policies)
     return PolicyContext(
         model=params.kind,
         classes=classes,
         passive=passive,
         active_columns=active_columns,
+        active_bottom=active_bottom,
+        loss=params.loss,
         stops_early=params.patience > 0,
+        validates=validation > 0,
+        unaligned=unaligned,
         epochs=params.epochs,
         batches=len(batches(rows, params.batch_size)),
-        separate=not params.top and not active_columns and params.loss != "weighted" and classes > 0,
+        separate=not (params.top or active_bottom or params.loss == "weighted" or replaced) and classes > 0,
     )
 
 
@@ -125,31 +144,56 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
             code="rows",
             value=len(labels.values),
         )
-    objective = objective_of(params, labels, rows)
-    width = int(np.prod(inputs.shape))
-    setup = net_policy_context(params, classes=objective.classes, rows=rows, active_columns=width, passive=ctx.peers)
+    classes, width = objective_of(params, labels, rows).classes, int(np.prod(inputs.shape))
+    setup = net_policy_context(
+        params,
+        classes=classes,
+        rows=rows,
+        active_columns=width,
+        passive=ctx.peers,
+        validation=inputs.validation,
+        unaligned=inputs.unaligned is not None,
+        policies=ctx.policies.policies,
+    )
     check_hooks(ctx.policies.policies, VISITED, setup, elsewhere={"passive": VISITED_PASSIVE})
     _begin(ctx, setup, task.agreed.resume)
     number, saved = task.agreed.resume, None
     if number is not None:
         saved, _ = ctx.checkpoints.load(number, ActiveState)
+    targets = saved.targets if saved else decide_targets(ctx, params, inputs, labels)
+    labels = targets.known(labels) if targets else labels
+    objective = objective_of(params, labels, rows)
     wanted, model = params.bottom_outputs(objective.outputs), saved.model if saved else ctx.protection.bytes(8).hex()
     ctx.checkpoints.name_model(model, number)
     for peer in ctx.peers:
         ctx.send(peer, NetStart(model, wanted), _STEP)
     bottom = None
-    if width:
+    if width and params.active_bottom:
         bottom = make_bottom(
             ctx.party, inputs, params, wanted, start=start_key(ctx.private, ctx.seed, ctx.party, "bottom")
         )
     sizes = {peer: _size(ctx, peer, wanted) for peer in ctx.peers}
     if bottom is None and not sizes:
         raise JobError(
-            f"party {ctx.party!r} has no columns, and there is no other party", code="columns", value=ctx.party
+            f"party {ctx.party!r} has no columns in the network, and there is no other party",
+            code="columns",
+            value=ctx.party,
         )
     top = make_top(ctx, params, inputs, objective, ([bottom.outputs] if bottom else []) + list(sizes.values()))
-    fit = TrainingSetup(model=model, objective=objective, labels=labels, rows=rows, sizes=sizes)
-    history = train_active_net(ctx, params, fit, bottom, top, resume=saved)
+    local = targets.local if targets else None
+    own = local.logits(params, inputs.train[rows:], inputs.bottom) if local else None
+    between = make_between(ctx, params, tuple(sizes.values()))
+    fit = TrainingSetup(
+        model=model,
+        objective=objective,
+        labels=labels,
+        rows=rows,
+        sizes=sizes,
+        targets=targets,
+        between=between,
+        own=own,
+    )
+    trained = train_active_net(ctx, params, fit, bottom, top, resume=saved)
     for account in ctx.policies.accounts():
         ctx.applied({"stage": "end", **account})
     share = NetShare(
@@ -158,17 +202,20 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
         parties=task.agreed.parties,
         columns=inputs.names,
         params=params.parameters(),
-        bottom=_stored(bottom) if bottom else None,
-        top=_stored(top) if top else None,
+        bottom=stored_model(bottom) if bottom else None,
+        top=stored_model(top) if top else None,
+        local=msgspec.structs.replace(local, scale=trained.scale) if local else msgspec.UNSET,
+        between=stored_model(between[0]) if between else msgspec.UNSET,
+        decoder=targets.decoder if targets and targets.decoder else msgspec.UNSET,
         objective=objective,
         classes=labels.classes,
         sizes=sizes,
-        history=history,
-        epochs=len(history),
+        history=trained.history,
+        epochs=len(trained.history),
     )
     with ctx.phase("predict"):
         outputs = predict_active_net(ctx, share, inputs.test, bottom=inputs.bottom, top=inputs.top)
-    return ActiveNetResult(share=share, outputs=outputs, history=history)
+    return ActiveNetResult(share=share, outputs=outputs, history=trained.history)
 
 
 def _begin(ctx: Context, setup: PolicyContext, resume: int | None) -> None:
@@ -213,21 +260,13 @@ def run_passive_net(
         parties=task.agreed.parties,
         columns=inputs.names,
         params=params.parameters(),
-        bottom=_stored(bottom),
+        bottom=stored_model(bottom),
         epochs=epochs,
         behavior=settings,
     )
     with ctx.phase("predict"):
         predict_passive_net(ctx, share, inputs.test, bottom=inputs.bottom)
     return PassiveNetResult(share=share)
-
-
-class TopModel(TrainableModule):
-    """The top model, its description, and the key of the draws of its initial weights (empty for a user's module)."""
-
-    def __init__(self, module: nn.Module, spec: ModelSpec, params: SplitNet, *, start: bytes = b"") -> None:
-        super().__init__(module, params)
-        self.spec, self.start = spec, start
 
 
 def _check(params: SplitNet, inputs: NetInputs, rows: int) -> None:
@@ -274,9 +313,19 @@ def _size(ctx: Context, peer: str, wanted: int) -> int:
     return size
 
 
+def make_between(ctx: Context, params: SplitNet, sizes: tuple[int, ...]) -> tuple[TrainableModule, float] | None:
+    """Return what policies put between the peers' embeddings and the top model, with the weight of its penalty."""
+    weight = ctx.policies.active_model(ActiveModel()).bottleneck
+    if weight is None:
+        return None
+    spec = ModelSpec(preset="bottleneck", inputs=sizes, outputs=sum(sizes))
+    start = start_key(ctx.private, ctx.seed, ctx.party, "between")
+    return TrainableModule(build(spec, keyed(start), getattr(torch, params.dtype)), spec, params, start=start), weight
+
+
 def make_top(
     ctx: Context, params: SplitNet, inputs: NetInputs, objective: NetObjective, sizes: list[int]
-) -> TopModel | None:
+) -> TrainableModule | None:
     """Return the active party's top model, over embeddings of these sizes, in this order; None where there is none.
 
     Raises:
@@ -288,7 +337,7 @@ def make_top(
     dtype = getattr(torch, params.dtype)
     if params.top_model != MODULE:
         start = start_key(ctx.private, ctx.seed, ctx.party, "top")
-        return TopModel(build(spec, keyed(start), dtype), spec, params, start=start)
+        return TrainableModule(build(spec, keyed(start), dtype), spec, params, start=start)
     module = copy_user_module(inputs.top, "top_model", params)
     training = module.training
     module.eval()
@@ -312,8 +361,4 @@ def make_top(
             field="[model] top_model",
             value=gave,
         )
-    return TopModel(module, ModelSpec(preset=MODULE, inputs=spec.inputs, outputs=spec.outputs), params)
-
-
-def _stored(model: BottomModel | TopModel) -> StoredModel:
-    return StoredModel(model.spec, pack_state(model.module.state_dict()), model.start)
+    return TrainableModule(module, ModelSpec(preset=MODULE, inputs=spec.inputs, outputs=spec.outputs), params)

@@ -8,27 +8,35 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from labelward.errors import FileFormatError, JobError, OutputError
 from labelward.messages.base import Array
 from labelward.party.evidence import Evidence
 from labelward.protocols.splitnn._torch import nn, torch
-from labelward.protocols.splitnn.bottom_model import copy_user_module
+from labelward.protocols.splitnn.bottom_model import TrainableModule, copy_user_module, embed_batches
+from labelward.protocols.splitnn.inputs import NetLabels
 from labelward.protocols.splitnn.losses import EpochRecord, NetObjective
 from labelward.protocols.splitnn.models.presets import ModelSpec, build
-from labelward.protocols.splitnn.models.tabular import Hashed, TableEncoder
+from labelward.protocols.splitnn.models.tabular import ScaledColumns
 from labelward.protocols.splitnn.params import MODULE, SplitNet
-from labelward.protocols.splitnn.tensors import unpack_state
+from labelward.protocols.splitnn.tensors import as_array, as_tensor, pack_state, unpack_state
 from labelward.rng import keyed
 
 FORMAT = 1
 FILE_NAME = "share.lwn"
 _MAGIC = b"labelward split network\n"
 _HASH = 32
+_EDGE = 1e-3
+_MOST_SCALE = 4.0
+
+Floats = NDArray[np.float64]
 
 
 class StoredModel(msgspec.Struct, frozen=True):
@@ -73,11 +81,97 @@ class StoredModel(msgspec.Struct, frozen=True):
         if self.spec.preset == MODULE:
             return copy_user_module(given, "bottom or top_model", params).eval()
         made = build(self.spec, keyed(self.start) if self.start else shared, getattr(torch, params.dtype))
-        first = next(iter(made.children()), None)
-        if isinstance(first, TableEncoder | Hashed):
-            scaling = {name: torch.from_numpy(self.state[f"0.{name}"].unpack().copy()) for name in ("mean", "scale")}
-            first.load_state_dict(scaling, strict=False)
+        for place, part in made.named_modules():
+            if isinstance(part, ScaledColumns):
+                for name, buffer in part.named_buffers(recurse=False):
+                    stored = self.state[f"{place}.{name}" if place else name]
+                    buffer.copy_(torch.from_numpy(stored.unpack().copy()))
         return made.eval()
+
+
+class LocalPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model of the active party's own columns adds to a network of one output; it is in no message.
+
+    Attributes:
+        model: gives the logit of class 1.
+        form: what of it is added, and to what: ``"logit"`` or ``"vote"`` (its sign times ``weight``) to the logit,
+            ``"probability"`` to the probability.
+        weight: of a vote.
+        scale: factor of the network's output.
+    """
+
+    model: StoredModel
+    form: Literal["logit", "probability", "vote"]
+    weight: float = 1.0
+    scale: float = 1.0
+
+    def logits(self, params: SplitNet, x: NDArray[Any], given: nn.Module | None = None) -> Floats:
+        """Return float64 [rows, 1] for rows of the active party's columns; ``given`` as for its bottom model."""
+        pieces = embed_batches(self.model.module(params, given), as_tensor(x, params, torch.device("cpu")), params)
+        return np.concatenate([np.empty((0, 1)), *map(as_array, pieces)]).astype(np.float64)
+
+    def best_scale(self, outputs: Floats, logits: Floats, labels: Floats, weights: Floats | None) -> float:
+        """Return the factor of the network's output, from 0 to 4, under which some rows' labels are likeliest.
+
+        Args:
+            outputs, logits: as for :meth:`joined`.
+            labels: 0 or 1, [rows].
+            weights: [rows]; None: all 1.
+        """
+        from scipy.optimize import minimize_scalar
+
+        signs = np.where(labels > 0.5, 1.0, -1.0)
+
+        def loss(scale: float) -> float:
+            margins = msgspec.structs.replace(self, scale=scale).joined(outputs, logits)[:, 0]
+            return float(np.average(np.logaddexp(0.0, -signs * margins), weights=weights))
+
+        return float(minimize_scalar(loss, bounds=(0.0, _MOST_SCALE), method="bounded").x)
+
+    def joined(self, outputs: Floats, logits: Floats) -> Floats:
+        """Return the logits of the joined model.
+
+        Args:
+            outputs: the network's, float64 [rows, 1].
+            logits: of the own columns, likewise.
+        """
+        outputs = self.scale * outputs
+        if self.form == "logit":
+            return logits + outputs
+        if self.form == "vote":
+            return np.where(logits > 0, self.weight, -self.weight) + outputs
+        return _logit(np.exp(-np.logaddexp(0.0, -logits)) + outputs)
+
+
+class NetTargets(msgspec.Struct, frozen=True, kw_only=True):
+    """What policies decided that a network is fitted to.
+
+    Attributes:
+        values: float64 [training rows] or [training rows, outputs].
+        labels, weights, offset: float64 [training rows].
+        loss: that they are fitted with.
+        local: what is added at prediction; None: nothing.
+        decoder: of shares of classes; empty: none.
+        validated: whether the scale of ``local`` is fitted to the validation rows.
+    """
+
+    values: Array
+    labels: Array
+    weights: Array
+    offset: Array
+    loss: str
+    local: LocalPart | None
+    validated: bool
+    decoder: tuple[Array, ...] = ()
+
+    def known(self, labels: NetLabels) -> NetLabels:
+        """Return labels and weights as they may be used from now on; those of validation rows are not changed."""
+        rows = self.labels.shape[0]
+        return replace(
+            labels,
+            values=np.r_[self.labels.unpack(), labels.values[rows:]],
+            weights=np.r_[self.weights.unpack(), labels.weights[rows:]],
+        )
 
 
 class NetShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +185,9 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
         params: of the training, by name.
         bottom: None for an active party without columns.
         top: the active party's, where there is one.
+        local: what the active party's own columns add to the network's output; unset, and not stored, without.
+        between: what stands between the other parties' embeddings and the top model; likewise.
+        decoder: of shares of classes that the network predicts (:func:`decoded`); likewise.
         objective: the active party's.
         classes: names of the classes, at the active party; empty for quantities.
         sizes: how many numbers a row each other party's bottom model gives, at the active party.
@@ -110,6 +207,9 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
     categories: dict[str, tuple[str, ...]] = {}
     bottom: StoredModel | None = None
     top: StoredModel | None = None
+    local: LocalPart | msgspec.UnsetType = msgspec.UNSET
+    between: StoredModel | msgspec.UnsetType = msgspec.UNSET
+    decoder: tuple[Array, ...] | msgspec.UnsetType = msgspec.UNSET
     objective: NetObjective | None = None
     classes: tuple[str, ...] = ()
     sizes: dict[str, int] = {}
@@ -172,8 +272,27 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
                     value=version,
                 )
             return msgspec.msgpack.decode(body, type=cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise FileFormatError(f"a damaged model share: {error}", code="damaged", field=str(path)) from error
+
+
+def decoded(decoder: tuple[Array, ...], outputs: Floats) -> Floats:
+    """Return logits of classes from the outputs of a network that was fitted to shares of classes, [rows, classes]."""
+    first, first_bias, last, last_bias = (each.unpack() for each in decoder)
+    powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+    shares = powers / powers.sum(axis=1, keepdims=True)
+    return np.asarray(np.maximum(shares @ first + first_bias, 0.0) @ last + last_bias)
+
+
+def stored_model(model: TrainableModule) -> StoredModel:
+    """Return a model as it is stored."""
+    return StoredModel(model.spec, pack_state(model.module.state_dict()), model.start)
+
+
+def _logit(probabilities: Floats) -> Floats:
+    """Return logits; beyond 1/1000 from 0 and 1 along the tangent there, so that all sums stay apart."""
+    inside = np.clip(probabilities, _EDGE, 1 - _EDGE)
+    return np.asarray(np.log(inside / (1 - inside)) + (probabilities - inside) / (_EDGE * (1 - _EDGE)))
 
 
 class _Version(msgspec.Struct, frozen=True):

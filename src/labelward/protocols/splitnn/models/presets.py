@@ -22,8 +22,16 @@ import numpy as np
 from labelward.errors import JobError
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.models.bert import bert
+from labelward.protocols.splitnn.models.bottleneck import Bottleneck
+from labelward.protocols.splitnn.models.recommenders import (
+    RECOMMENDERS,
+    CrossLayer,
+    FieldGate,
+    FieldTable,
+    Recommender,
+)
 from labelward.protocols.splitnn.models.resnet import resnet_18, resnet_20
-from labelward.protocols.splitnn.models.tabular import Hashed, TableEncoder
+from labelward.protocols.splitnn.models.tabular import Hashed, ScaledColumns, TableEncoder
 
 _META = torch.device("meta")
 
@@ -35,7 +43,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         preset: its name; ``"module"`` for a model that was handed in, which no description can build.
-        inputs: shape of one row: (columns,), (channels, height, width) or (tokens,).
+        inputs: shape of one row: (columns,), (channels, height, width) or (tokens,); of ``"bottleneck"`` the numbers a
+            row of each party.
         outputs: numbers a row.
         width: of hidden layers.
         buckets: of ``"hashed"``.
@@ -64,7 +73,7 @@ def build(spec: ModelSpec, draws: Draws, dtype: torch.dtype) -> nn.Module:
     pixels = spec.image and axes == 3 and len(spec.inputs) == 1
     if pixels:
         spec = msgspec.structs.replace(spec, inputs=_image(spec.inputs[0], spec.image))
-    if len(spec.inputs) != axes or 0 in spec.inputs:
+    if (axes and len(spec.inputs) != axes) or 0 in spec.inputs:
         shape = " x ".join(map(str, spec.inputs)) or "nothing"
         raise JobError(
             f"{spec.preset!r} takes rows of {_AXES[axes]}, not of {shape}", code="unsupported", value=spec.inputs
@@ -81,6 +90,8 @@ def initialize(module: nn.Module, draws: Draws) -> None:
     """Initialize all weights, in the order of the module's parts."""
     with torch.no_grad():
         for part in module.modules():
+            if isinstance(part, ScaledColumns):
+                part.reset_parameters()
             if isinstance(part, nn.Linear):
                 bound = 1 / math.sqrt(part.in_features)
                 for weight in part.parameters(recurse=False):
@@ -88,8 +99,8 @@ def initialize(module: nn.Module, draws: Draws) -> None:
             elif isinstance(part, nn.Conv2d):
                 _normal(part.weight, math.sqrt(2 / part.weight[0].numel()), draws)
             elif isinstance(part, nn.Embedding):
-                _normal(part.weight, 0.02, draws)
-            elif isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm | TableEncoder):
+                _normal(part.weight, FieldTable.deviation if isinstance(part, FieldTable) else 0.02, draws)
+            elif isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm | FieldGate | CrossLayer):
                 part.reset_parameters()
             elif isinstance(part, Hashed):
                 _normal(part.weight, 1 / math.sqrt(part.columns), draws)
@@ -152,6 +163,10 @@ def _make_hashed(spec: ModelSpec) -> nn.Module:
     return nn.Sequential(hashed, *rest, _linear(spec.width, spec.outputs))
 
 
+def _make_recommender(spec: ModelSpec) -> Recommender:
+    return RECOMMENDERS[spec.preset](spec.inputs[0], spec.categories, spec.outputs)
+
+
 def _fcnn_3(inputs: int, spec: ModelSpec) -> list[nn.Module]:
     width = spec.width
     first = [_linear(inputs, width), _norm(width), nn.ReLU()]
@@ -172,6 +187,10 @@ def _make_bert_small(spec: ModelSpec) -> nn.Module:
 
 def _make_bert_base(spec: ModelSpec) -> nn.Module:
     return bert(spec.vocabulary, spec.inputs[0], spec.outputs, layers=12, width=768, heads=12)
+
+
+def _make_bottleneck(spec: ModelSpec) -> nn.Module:
+    return Bottleneck(spec.inputs)
 
 
 def _make_top_linear(spec: ModelSpec) -> nn.Module:
@@ -201,10 +220,12 @@ _PRESETS: dict[str, tuple[Callable[[ModelSpec], nn.Module], int]] = {
     "mlp": (_make_mlp, 1),
     "fcnn-3": (_make_fcnn_3, 1),
     "hashed": (_make_hashed, 1),
+    **dict.fromkeys(RECOMMENDERS, (_make_recommender, 1)),
     "resnet-20": (_make_resnet_20, 3),
     "resnet-18": (_make_resnet_18, 3),
     "bert-small": (_make_bert_small, 1),
     "bert-base": (_make_bert_base, 1),
+    "bottleneck": (_make_bottleneck, 0),
     "top linear": (_make_top_linear, 1),
     "top fcnn-3": (_make_top_fcnn_3, 1),
     "top fcnn-4": (_make_top_fcnn_4, 1),

@@ -9,7 +9,7 @@ from labelward.protocols.splitnn._torch import nn, torch
 _META = torch.device("meta")
 
 
-class _Scaled(nn.Module):
+class ScaledColumns(nn.Module):
     """Centers and scales columns of numbers; a missing value (NaN) counts as the column's mean."""
 
     mean: torch.Tensor
@@ -43,7 +43,7 @@ class _Scaled(nn.Module):
         return ((chosen - self.mean) / self.scale).nan_to_num(nan=0.0, posinf=None, neginf=None)
 
 
-class TableEncoder(_Scaled):
+class TableEncoder(ScaledColumns):
     """Columns of numbers scaled, then for each categorical column one number a category (one-hot).
 
     Args:
@@ -65,7 +65,7 @@ class TableEncoder(_Scaled):
         return torch.cat(blocks, 1) if len(blocks) > 1 else blocks[0]
 
 
-class Hashed(_Scaled):
+class Hashed(ScaledColumns):
     """A linear layer over hashed features: each column, and each category of one, is hashed to one of few buckets.
 
     A column of numbers adds its scaled value times its bucket's weights; a category adds its bucket's weights. With

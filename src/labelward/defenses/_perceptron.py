@@ -1,0 +1,57 @@
+"""A perceptron with one hidden layer (ReLU), its gradients under cross-entropy, and Adam; float64, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.kernels.objectives import softmax
+
+Floats = NDArray[np.float64]
+Weights = Sequence[Floats]
+
+_DECAY, _SQUARE_DECAY, _TINY = 0.9, 0.999, 1e-8
+
+
+@dataclass
+class Adam:
+    """Weights in training, with the means and mean squares of their gradients (Adam, as torch has it)."""
+
+    weights: list[Floats]
+    means: list[Floats] = field(default_factory=list)
+    squares: list[Floats] = field(default_factory=list)
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.means = self.means or [np.zeros_like(weight) for weight in self.weights]
+        self.squares = self.squares or [np.zeros_like(weight) for weight in self.weights]
+
+    def step(self, gradients: Weights, rate: float) -> None:
+        """Change all weights in place."""
+        self.steps += 1
+        for weight, mean, square, gradient in zip(self.weights, self.means, self.squares, gradients, strict=True):
+            mean += (1 - _DECAY) * (gradient - mean)
+            square += (1 - _SQUARE_DECAY) * (gradient**2 - square)
+            size = np.sqrt(square / (1 - _SQUARE_DECAY**self.steps)) + _TINY
+            weight -= rate * mean / (1 - _DECAY**self.steps) / size
+
+
+def drawn_perceptron(inputs: int, width: int, classes: int, rng: np.random.Generator) -> list[Floats]:
+    """Return weights and biases of both layers, uniform within 1/√inputs of the layer."""
+    sizes = ((inputs, width), (width,), (width, classes), (classes,))
+    bounds = np.sqrt([1 / inputs, 1 / inputs, 1 / width, 1 / width])
+    return [rng.uniform(-bound, bound, size) for bound, size in zip(bounds, sizes, strict=True)]
+
+
+def cross_entropy_gradients(weights: Weights, inputs: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Weights]:
+    """Return the gradients of the mean cross-entropy by the inputs [rows, inputs], and by the weights."""
+    first, first_bias, last, last_bias = weights
+    hidden = np.maximum(inputs @ first + first_bias, 0.0)
+    wrong = softmax(hidden @ last + last_bias)
+    wrong[np.arange(len(labels)), labels] -= 1.0
+    wrong /= len(labels)
+    back = (wrong @ last.T) * (hidden > 0)
+    return back @ first.T, (inputs.T @ back, back.sum(axis=0), hidden.T @ wrong, wrong.sum(axis=0))

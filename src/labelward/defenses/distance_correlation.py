@@ -1,0 +1,75 @@
+"""Distance correlation of embeddings and labels, as a penalty (FE-VFL).
+
+Setting: a curious passive party reads labels from its embeddings. To the gradient that it gets the active party adds
+``weight`` times that of the sample distance correlation of the batch's embeddings and labels, which is 0 where they are
+independent (in the limit of many rows) and 1 at most. Labels are those that policies of targets leave. No bound on what
+is learned follows; batches of one class, and embeddings that are all equal, get nothing added.
+
+Reference: Sun et al., "Label leakage and protection from forward embedding in vertical federated learning" (2022).
+Difference: the correlation itself is the penalty, where the paper has its logarithm, which has no bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from labelward.defenses._class_gradients import check_classes, known_classes
+from labelward.defenses._pair_sums import InSpace, OnLine
+from labelward.parameters import NonNegativeFloat
+from labelward.policy.base import Policy, PolicyContext
+from labelward.policy.net_points import ReturnedGradient, Values
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistanceCorrelation(Policy):
+    """Penalize the distance correlation of embeddings and labels."""
+
+    kind: ClassVar[str] = "distance-correlation"
+
+    weight: Annotated[
+        NonNegativeFloat, Meta(description="Weight of the distance correlation, against the training loss; 0: nothing.")
+    ]
+
+    def check(self, setup: PolicyContext) -> None:
+        """Refuse quantities, and a place in the chain where labels are not known any more."""
+        check_classes(self, setup)
+
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
+        """Return the gradient of loss and penalty."""
+        labels = known_classes(self, returned)
+        _, gradient = distance_correlation(returned.embeddings, labels)
+        return np.asarray((returned.values + self.weight * gradient).astype(returned.values.dtype))
+
+
+def distance_correlation(embeddings: Values, labels: NDArray[np.int64]) -> tuple[float, Floats]:
+    """Return the distance correlation of a batch, and its gradient by the embeddings, float64 [rows, numbers].
+
+    Classes are as far from each other as they are different: 0 or 1. As the matrix of these distances is constant in
+    blocks, only sums over all rows and over the rows of each class are needed of the embeddings' distances.
+    """
+    order = np.argsort(labels, kind="stable")
+    moved = embeddings[order].astype(np.float64) - embeddings[0]
+    x, counts = moved - moved.mean(axis=0), np.unique(labels, return_counts=True)[1]
+    others = np.repeat(1 - counts / len(x), counts)
+    pairs = OnLine(x, counts) if x.shape[1] == 1 else InSpace(x, counts, embeddings.dtype)
+    near, within = pairs.distances / len(x)
+    mean, other = float(near.mean()), float(others.mean())
+    shared = (1 + other) * mean - 2 * float(np.mean(others * near)) - float(within.mean())
+    rows = 2 * float(np.square(x).sum(axis=1).mean()) - 2 * float(np.square(near).mean()) + mean**2
+    classes = other - 2 * float(np.square(others).mean()) + other**2
+    gradient = np.zeros_like(x)
+    if not moved.any() or len(counts) < 2 or rows <= 0 or shared <= 0:
+        return 0.0, gradient
+    size, ratio = np.sqrt(rows * classes), shared / rows
+    correlation = float(np.sqrt(shared / size))
+    pull = (1 + other - ratio * mean + ratio * near - others)[:, None] * pairs.units - ratio * len(x) * x
+    pull += pairs.weighed(ratio * near - others) - pairs.units_of_class
+    gradient[order] = pull / (size * len(x) ** 2 * correlation)
+    return correlation, gradient
