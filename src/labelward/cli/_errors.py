@@ -6,23 +6,29 @@ import contextlib
 import errno
 import os
 import traceback
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from labelward.errors import EncryptionError, InputError, LabelwardError, OutputError, PolicyError
+from labelward.cli._output import warn
+from labelward.errors import DataWarning, EncryptionError, InputError, LabelwardError, OutputError, PolicyError, quoted
 
 DEBUG_VARIABLE = "LABELWARD_DEBUG"
 MAX_SEED = 2**32 - 1
 """Largest seed in a job file."""
 
 
+_LONGEST = 10_000  # characters of an error: what is quoted in it is shorter
+
+
 def fail(message: str, code: int, label: str = "error") -> NoReturn:
     """Print a message as one line on stderr and exit with a code."""
-    typer.echo(f"{label}: {' '.join(message.split())}", err=True)
+    typer.echo(quoted(f"{label}: {' '.join(message.split())}", _LONGEST), err=True)
     raise typer.Exit(code)
 
 
@@ -75,7 +81,9 @@ class ErrorHandlingGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command and report errors."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = partial(_show_warning, warnings.showwarning)
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             fail("no partial files were left behind", 2, "interrupted")
         except (LabelwardError, MemoryError, OSError) as error:
@@ -84,6 +92,16 @@ class ErrorHandlingGroup(TyperGroup):
             if ctx.params.get("debug") or os.environ.get(DEBUG_VARIABLE, "0") not in ("", "0"):
                 traceback.print_exc()
             fail(*_describe(error))
+
+
+def _show_warning(
+    show: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any, **options: Any
+) -> None:
+    """Print a warning of a table as commands do, and any other as Python does."""
+    if issubclass(category, DataWarning):
+        warn(str(message))
+    else:
+        show(message, category, *place, **options)
 
 
 def _describe(error: LabelwardError | MemoryError | OSError) -> tuple[str, int]:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from labelward.errors import quoted
+
 if TYPE_CHECKING:
     from rich.table import Table
 
+_LONGEST_WARNING = 10_000  # characters
 _PIPE_WIDTH = 200
 _MIN_TEXT_WIDTH = 8
 
@@ -27,7 +30,7 @@ def pluralize(number: int, noun: str) -> str:
 
 def warn(message: str) -> None:
     """Print one line of warning on stderr."""
-    typer.echo(f"warning: {message}", err=True)
+    typer.echo(quoted(f"warning: {message}", _LONGEST_WARNING), err=True)
 
 
 def warn_insecure(reasons: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from labelward.cli._output import StderrWriter, pluralize
-from labelward.errors import CertificateError, HandshakeError, OutputError, PeerError
+from labelward.errors import CertificateError, HandshakeError, OutputError, PeerError, quoted
 
 _SAFE_ERRORS = (CertificateError, HandshakeError, OutputError, PeerError)
 """Errors whose text is logged: it contains names, files and numbers only, but no values of a table."""
@@ -23,6 +23,7 @@ _SAFE_ERRORS = (CertificateError, HandshakeError, OutputError, PeerError)
 _FINAL = ("saved", "finished", "done")
 """Events after which disconnected peers are not reported."""
 
+_LONGEST = 10_000  # characters of a sentence: what is quoted in it is shorter
 _REPORT_INTERVAL = 30.0  # seconds
 
 _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
@@ -31,11 +32,23 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "session": lambda event: f"{event['peer']} authenticated (certificate {event['fingerprint'][:16]})",
     "disconnected": lambda event: f"no connection to {event.get('peer') or event['address']}: {event['reason']}",
     "refused": lambda event: f"refused {event.get('peer') or event.get('address') or 'a message'}: {event['reason']}",
+    "certificate": lambda event: f"the files of certificates changed; own certificate {event['fingerprint'][:16]}",
+    "expiry": lambda event: f"the certificate of {event['peer']} ends in {event['days']} days; make the next one now",
+    "clock": lambda event: (
+        f"the clock of {event['peer']} is {abs(event['seconds'])} s {'ahead' if event['seconds'] > 0 else 'behind'}; "
+        "set the clocks of both machines"
+    ),
     "waiting": lambda event: f"waiting for {', '.join(event['for'])}",
     "away": lambda event: f"{event['peer']} is disconnected: {event['reason']}",
     "attempt": lambda event: "all parties are connected",
     "agreed": lambda event: f"all parties agree on the job and on {event['rows']} rows" + _since(event["resume"]),
-    "restarted": lambda event: f"{event['peer']} restarted; all parties resume from the last common checkpoint",
+    "remark": lambda event: event["remark"],
+    "labels": lambda event: (
+        f"this party labels {event['rows']} of {event['of']} rows" + (", all alike" if event["different"] == 1 else "")
+    ),
+    "restarted": lambda event: (
+        f"{event['peer']} restarted{_by(event)}; all parties resume from the last common checkpoint"
+    ),
     "damaged": lambda event: event["checkpoint"],
     "saved": lambda event: f"this party's share of model {event['model']} is saved; waiting for the other parties",
     "unacknowledged": lambda event: (
@@ -46,6 +59,10 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "done": lambda event: f"all parties have saved their shares of model {event['model']}",
 }
 """Sentences of events; other events are logged only."""
+
+
+def _by(event: Mapping[str, Any]) -> str:
+    return f", says {event['said_by']}" if "said_by" in event else ""
 
 
 def _since(checkpoint: int | None) -> str:
@@ -108,7 +125,7 @@ class RunLog:
             sentence = _SENTENCES[event](details) if known else ""
             if self._writer is None or not (self._json or sentence) or (not self._json and sentence == self._last):
                 return
-            self._last = sentence
+            self._last = sentence = quoted(sentence, _LONGEST)
             self._writer(line if self._json else sentence)
 
     def progress(self, what: str, done: int, total: int) -> None:

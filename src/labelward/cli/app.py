@@ -19,6 +19,7 @@ from labelward.cli.plan import plan
 from labelward.cli.relay import relay_command
 from labelward.cli.study import study
 from labelward.cli.train import predict_command, train_command
+from labelward.cli.tune import tune_command
 from labelward.cli.view import view
 
 app = typer.Typer(
@@ -53,6 +54,7 @@ app.command("init")(init)
 app.command("audit")(audit_command)
 app.command("demo")(demo)
 app.command("plan")(plan)
+app.command("tune")(tune_command)
 app.command("train")(train_command)
 app.command("predict")(predict_command)
 app.command("party")(party_command)

@@ -53,12 +53,18 @@ def demo(
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of an audit, or of a party's run.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of an audit, of a party's run, or of a search.")
+    ],
 ) -> None:
-    """Write the report of an audit, or of a party's run, from its stored results."""
+    """Write the report of an audit, of a party's run, or of a search, from its stored results."""
     from labelward.report.page import write_report
     from labelward.report.party_page import is_party_run, write_party_report
+    from labelward.report.tune_page import is_search, write_tune_page
 
+    if is_search(folder):
+        typer.echo(str(write_tune_page(folder)))
+        return
     typer.echo(str(write_party_report(folder) if is_party_run(folder) else write_report(folder, warn=warn)))
 
 
@@ -82,6 +88,7 @@ def demo_job(*, small: bool) -> Job:
 
 def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, json: bool, quiet: bool) -> None:
     warn_insecure(insecure_settings(job))
+    warn_of_model(job)
     from labelward.auditing.audit import audit as run_audit
 
     try:
@@ -115,6 +122,14 @@ def skip_without_dependency(write: Callable[[], Path], out: Path) -> Path | None
     except DependencyError as error:
         warn(f"no report: {error}; then run: labelward report {out}")
         return None
+
+
+def warn_of_model(job: Job) -> None:
+    """Print what the model's family has to say of a run with the job's parties."""
+    from labelward.federation.components import model_family
+
+    if remark := model_family(job.model).remark([party.name for party in job.parties]):
+        warn(remark)
 
 
 def insecure_settings(job: Job) -> list[str]:

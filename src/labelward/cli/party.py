@@ -94,7 +94,8 @@ def _predict(
     from labelward.federation.party_prediction import predict_as_party
 
     rows, out = tables
-    number = predict_as_party(job, name, folder, rows, out, join=connect, log=log, mode=mode, warn=warn)
+    join = partial(connect, folder=folder)
+    number = predict_as_party(job, name, folder, rows, out, join=join, log=log, mode=mode, warn=warn)
     typer.echo(f"predicted {pluralize(number, 'row')}" if out is None else f"wrote {out}")
 
 
@@ -121,7 +122,7 @@ def _train(
         name,
         folder,
         seed=seed,
-        join=connect,
+        join=partial(connect, folder=folder),
         variant=variant,
         repeat=repeat,
         force=force,

@@ -18,8 +18,9 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "connected": lambda event: (
         f"{event['peer']} connected from {event['address']} (certificate {event['fingerprint'][:16]})"
     ),
+    "certificate": lambda event: f"the files of certificates changed; own certificate {event['fingerprint'][:16]}",
     "disconnected": lambda event: f"{event['peer']} disconnected: {event['reason']}",
-    "refused": lambda event: f"refused {event['peer']} from {event['address']}: {event['reason']}",
+    "refused": lambda event: f"refused {event.get('peer', 'somebody')} from {event['address']}: {event['reason']}",
     "stopped": lambda event: "stopped; parties reconnect without loss when the relay is restarted",
 }
 

@@ -28,7 +28,13 @@ Appendix = Annotated[bool, typer.Option("--appendix", help="The parts of the pap
 Datasets = Annotated[list[str] | None, typer.Option("--datasets", help="Names, separated by commas. Default: all.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="Number of seeds. Default: as many as in the paper.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of trainings that run in parallel.")]
-Full = Annotated[bool, typer.Option("--full", help="The paper's networks and epochs; needs an accelerator.")]
+Full = Annotated[
+    bool,
+    typer.Option(
+        "--full",
+        help="The paper's size: networks and epochs that need an accelerator, or 800 evaluations for each search.",
+    ),
+]
 
 
 def study(

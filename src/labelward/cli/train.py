@@ -37,7 +37,7 @@ def train_command(
     quiet: Quiet = False,
 ) -> None:
     """Train one model; store its test metrics, and the view and model share of each party."""
-    from labelward.cli.audit import insecure_settings
+    from labelward.cli.audit import insecure_settings, warn_of_model
     from labelward.federation.model_shares import default_seed
     from labelward.federation.train import train_variant as run_train
     from labelward.job import load_job
@@ -47,6 +47,8 @@ def train_command(
     if seed is None:
         seed = default_seed(job, earlier)
     warn_insecure(insecure_settings(job))
+    with prefix_job_file(job_file):
+        warn_of_model(job)
     try:
         with ProgressDisplay("training", quiet=quiet) as progress, prefix_job_file(job_file):
             result = run_train(

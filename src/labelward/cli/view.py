@@ -39,6 +39,7 @@ def show_command(
     for key, value in sorted(header.job.items()):
         typer.echo(f"  {key} = {value}")
     _print_counts(opened)
+    _print_queries(folder)
     for kind, peer, step, record in islice(opened.records(), messages):
         origin = f" from {peer}" if peer else ""
         typer.echo(f"{kind}{origin}: {type(record).__name__} {list(step)} {_fields(record)}")
@@ -63,8 +64,6 @@ def verify_command(
 
     The party's own share lies beside its view. A peer's share cannot be changed by the owner of the view.
     """
-    from labelward.attacks import STANDING
-    from labelward.attacks.split_posterior import sides_depend_on_labels
     from labelward.federation.view_evidence import verify_evidence
     from labelward.party.view import View
 
@@ -77,11 +76,7 @@ def verify_command(
         raise FileFormatError(reason, code="incomplete", field=str(folder))
     evidence = verify_evidence(folder, peer)
     exchanges = opened.exchanges()
-    if sides_depend_on_labels(opened):
-        warn(
-            f"version {opened.header.version} drew test rows by label from a seed that all parties know. If the labels "
-            f"are classes, this view reveals them (attack it with {STANDING} and --param class_counts=[...])"
-        )
+    _warn_of_leaks(opened)
     typer.echo(f"intact: {records} records of {opened.party!r}, {readable} of them view content; run {opened.ended}")
     for name, (exchange, stated) in exchanges.items():
         also = f"; {name!r} stated the same" if stated else ""
@@ -120,6 +115,33 @@ def purge_command(
     typer.echo("Backups, snapshots and copies are not deleted, and a disk may still contain the data.")
 
 
+def _warn_of_leaks(opened: View) -> None:
+    """Print the leaks of a view that later versions closed."""
+    from labelward.attacks import STANDING
+    from labelward.attacks.gradient_directions import starts_are_shared
+    from labelward.attacks.pure_leaves import PureLeaves
+    from labelward.attacks.split_posterior import sides_depend_on_labels
+
+    passive = opened.header.role == "passive"
+    if sides_depend_on_labels(opened):
+        warn(
+            f"version {opened.header.version} drew test rows by label from a seed that all parties know. If the labels "
+            f"are classes, this view reveals them (attack it with {STANDING} and --param class_counts=[...])"
+        )
+    unsummed = PureLeaves().pure_nodes(opened)[1] if passive else 0
+    if unsummed:
+        warn(
+            f"no sums of {pluralize(unsummed, 'node')} were requested, since the rows of each have one label. "
+            f"This view reveals which they are (attack it with {PureLeaves.kind})"
+        )
+    if starts_are_shared(opened):
+        told, attack = ("labels", "gradient-directions") if passive else ("columns of others", "embedding-inversion")
+        warn(
+            "initial weights were drawn from a seed that all parties know. With them this view can reveal the "
+            f"{told} (attack it with {attack})"
+        )
+
+
 def _confirmed() -> bool:
     """Ask for confirmation; without a terminal, the answer is no."""
     try:
@@ -136,6 +158,20 @@ def _print_counts(opened: View) -> None:
     ]
     print_table("", ("record", "type", "number", "bytes sent", "bytes stored"), rows, words=2)
     typer.echo("Received ciphertexts are stored as digests, which are smaller than the messages.")
+
+
+def _print_queries(folder: Path) -> None:
+    """Print what peers asked for in predictions with the model beside the view."""
+    from labelward.runs.query_record import summarize_queries
+
+    party = folder.resolve().parent if folder.is_dir() else folder.resolve().parent.parent
+    for each in summarize_queries(party):
+        typer.echo(
+            f"{each.asker!r} asked for {pluralize(each.answers, 'answer')} in "
+            f"{pluralize(each.predictions, 'prediction')}, about {pluralize(each.rows, 'row')}: {each.repeated:,} of "
+            f"them more than once, one {each.most:,} times"
+            + (f"; {pluralize(each.refused, 'prediction')} refused" if each.refused else "")
+        )
 
 
 def _brief(value: Any) -> str:

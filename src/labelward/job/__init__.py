@@ -13,8 +13,10 @@ from labelward.job.sections import (
     RunSection,
 )
 from labelward.job.template import template
+from labelward.job.tuning import UNITS, TuneSection, TuneVariable
 
 __all__ = [
+    "UNITS",
     "ComponentSpec",
     "DataSection",
     "EncryptionSection",
@@ -23,6 +25,8 @@ __all__ = [
     "NetworkSection",
     "PartySection",
     "RunSection",
+    "TuneSection",
+    "TuneVariable",
     "Variant",
     "is_table_path",
     "load_job",

@@ -49,7 +49,8 @@ class ComponentSpec:
 
     Attributes:
         kind: name of the component, such as ``"id-lmid"``.
-        params: parameters as given: numbers, texts, booleans, None, or lists of these (stored as tuples).
+        params: parameters as given: numbers, texts, booleans, None, or lists or tables of these (stored as tuples and
+            immutable mappings).
         covers: of what one each budget among them is, for labels.
     """
 
@@ -169,23 +170,29 @@ def _combinations(entry: Mapping[str, Any]) -> list[ComponentSpec]:
 
 
 def freeze(field: str, value: Any) -> Any:
-    """Return a value of a job file with lists as tuples; refuse what is no number, text, boolean or list."""
+    """Return a value of a job file, immutable; refuse what is no number, text, boolean, list or table."""
+    if isinstance(value, Mapping):
+        return FrozenDict({str(key): freeze(f"{field}.{key}", each) for key, each in value.items()})
     if isinstance(value, list | tuple):
         return tuple(freeze(field, each) for each in value)
     if isinstance(value, float) and not math.isfinite(value):
         raise JobError(f"must be finite, not {value}", code="range", field=field, value=value)
     if value is not None and not isinstance(value, bool | int | float | str):
-        reason = f"must be a number, a text, true, false or a list of these, not {value!r}"
+        reason = f"must be a number, a text, true, false, or a list or table of these, not {value!r}"
         raise JobError(reason, code="type", field=field, value=value)
     return value
 
 
 def thaw(value: Any) -> Any:
     """Return a frozen value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {key: thaw(each) for key, each in value.items()}
     return [thaw(each) for each in value] if isinstance(value, tuple) else value
 
 
 def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "_".join(f"{key}_{_word(each)}" for key, each in sorted(value.items()))
     return "_".join(map(_word, value)) if isinstance(value, tuple) else str(value)

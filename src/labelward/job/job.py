@@ -19,6 +19,7 @@ from labelward.job.sections import (
     RunSection,
 )
 from labelward.job.table_formats import listed_suffixes
+from labelward.job.tuning import TuneSection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,7 @@ class Job:
         leakage: scoring and limits of leakage.
         run: the seeds.
         network: connection of the parties of a real run; None for a simulation on one machine.
+        tune: the search that ``labelward tune`` makes; nothing else reads it.
 
     Raises:
         JobError: sections contradict each other.
@@ -49,6 +51,7 @@ class Job:
     leakage: LeakageSection = field(default_factory=LeakageSection)
     run: RunSection = field(default_factory=RunSection)
     network: NetworkSection | None = None
+    tune: TuneSection | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parties", _active_first(tuple(self.parties), tuple(self.data.labels)))
@@ -72,8 +75,12 @@ class Job:
     @property
     def holders(self) -> tuple[str, ...]:
         """Names of the parties that hold labels, in party order."""
-        with_label = [party.name for party in self.parties if party.label is not None or party.name in self.data.labels]
-        return tuple(with_label) or (self.active.name,)
+        others = [
+            party.name
+            for party in self.passive
+            if party.label is not None or party.role == "holder" or party.name in self.data.labels
+        ]
+        return (self.active.name, *others)
 
     @property
     def passive(self) -> tuple[PartySection, ...]:
@@ -112,6 +119,9 @@ class Job:
         shared: dict[str, Any] = {f"model.{key}": value for key, value in self.model.as_dict().items()}
         shared |= self.encryption.shared()
         shared["parties"] = [party.name for party in self.parties]
+        if len(self.holders) > 1:
+            shared["holders"] = list(self.holders)
+            shared |= {"data.task": self.data.task, "data.classes": list(self.data.classes or ())}
         return shared
 
     def to_toml(self) -> str:
@@ -140,6 +150,9 @@ class Job:
         blocks.append(_toml.block("[run]", _set_values(self.run)))
         if self.network is not None:
             blocks.append(_toml.block("[network]", _set_values(self.network)))
+        if self.tune is not None:
+            blocks.append(_toml.block("[tune]", self.tune.as_dict()))
+            blocks += [_toml.block("[[tune.variable]]", each.as_dict()) for each in self.tune.variables]
         return "\n".join(blocks)
 
 
@@ -150,9 +163,10 @@ def _set_values(section: Any, *without: str) -> dict[str, Any]:
 
 def check_no_common_table(data: Mapping[str, Any]) -> None:
     """Refuse keys of a common table in ``[data]`` where the parties have tables of their own."""
-    for key in ("table", "label", "labels", "weight", "monotone"):
+    hints = {"weight": "weight", "monotone": "monotone", "aligned": "unaligned"}
+    for key in ("table", "label", "labels", *hints):
         if data.get(key):
-            hint = f"; write it in [parties.NAME] {key}" if key in ("weight", "monotone") else ""
+            hint = f"; write it in [parties.NAME] {hints[key]}" if key in hints else ""
             raise _conflict(f"[data] {key}", f"is not allowed where parties have their own tables{hint}", data[key])
 
 
@@ -193,7 +207,7 @@ def _first_holder(parties: tuple[PartySection, ...], holders: tuple[str, ...]) -
 
 def _active(parties: tuple[PartySection, ...]) -> PartySection:
     """Return the party with the label column, the active role or the name ``active``; these must not differ."""
-    with_label = [party for party in parties if party.label is not None]
+    with_label = [party for party in parties if party.label is not None and party.role != "holder"]
     with_role = [party for party in parties if party.role == "active"]
     named = [party for party in parties if party.name == "active"]
     if len(with_role) > 1:
@@ -231,6 +245,10 @@ def _check_form(data: DataSection, parties: tuple[PartySection, ...]) -> None:
         check_no_common_table(_set_values(data))
         if parties[0].table is not None and parties[0].label is None:
             raise _missing(f"[parties.{parties[0].name}] label", "required for the active party's own table")
+        if data.classes and not any(party.label or party.role == "holder" for party in parties[1:]):
+            raise _conflict("[data] classes", "is for labels in the tables of several parties", data.classes)
+    elif data.classes:
+        raise _conflict("[data] classes", "is for labels in the tables of several parties", data.classes)
     elif data.table is None:
         raise _missing("[data] table", f"required: a catalogue name, or the path of a {listed_suffixes()} file")
     elif len({party.share is None for party in parties}) > 1:

@@ -22,9 +22,20 @@ from labelward.job.sections import (
     RunSection,
 )
 from labelward.job.table_formats import listed_suffixes
+from labelward.job.tuning import TuneSection, TuneVariable
 
-_SECTIONS = ("data", "parties", "model", "encryption", "defense", "attack", "leakage", "run", "network")
-_Section = TypeVar("_Section", DataSection, EncryptionSection, LeakageSection, NetworkSection, PartySection, RunSection)
+_SECTIONS = ("data", "parties", "model", "encryption", "defense", "attack", "leakage", "run", "network", "tune")
+_Section = TypeVar(
+    "_Section",
+    DataSection,
+    EncryptionSection,
+    LeakageSection,
+    NetworkSection,
+    PartySection,
+    RunSection,
+    TuneSection,
+    TuneVariable,
+)
 
 
 def load_job(path: str | os.PathLike[str]) -> Job:
@@ -60,7 +71,7 @@ def parse_job(
     try:
         tables = tomllib.loads(job) if isinstance(job, str) else job
         return _job(tables, None if base is None else Path(base))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise JobError(f"is not valid TOML: {error}", code="unreadable", field=source) from error
     except JobError as error:
         raise error.within(source) from error
@@ -88,6 +99,7 @@ def _job(tables: Mapping[str, Any], base: Path | None) -> Job:
         leakage=_section(LeakageSection, "[leakage]", tables.get("leakage", {}), base),
         run=_section(RunSection, "[run]", tables.get("run", {}), base),
         network=_network(tables.get("network"), base),
+        tune=_tune(tables.get("tune")),
     )
 
 
@@ -111,9 +123,10 @@ def _section(section: type[_Section], place: str, table: Any, base: Path | None,
     for key in values:
         if key not in known:
             raise JobError(unknown_name("key", key, known), code="unknown", value=key).under(place)
-    path = values.get("table")
-    if base is not None and isinstance(path, str) and is_table_path(path):
-        values["table"] = os.path.abspath(base / path)
+    for key in ("table", "unaligned"):
+        path = values.get(key)
+        if base is not None and isinstance(path, str) and is_table_path(path):
+            values[key] = os.path.abspath(base / path)
     return section(**given, **values)
 
 
@@ -152,6 +165,18 @@ def _network(table: Any, base: Path | None) -> NetworkSection | None:
     if base is not None and isinstance(folder, str) and folder.strip():
         values["certificates"] = os.path.abspath(base / folder)
     return _section(NetworkSection, "[network]", values, base)
+
+
+def _tune(table: Any) -> TuneSection | None:
+    if table is None:
+        return None
+    values = dict(_table("[tune]", table))
+    entries = _entries("[[tune.variable]]", values.pop("variable", []))
+    for place, entry in entries:
+        if "name" not in entry:
+            raise JobError("required", code="missing", field=f"{place} name")
+    variables = tuple(_section(TuneVariable, place, entry, None) for place, entry in entries)
+    return _section(TuneSection, "[tune]", values, None, variables=variables)
 
 
 def _component(place: str, entry: Any, default: str | None = None) -> ComponentSpec:

@@ -54,6 +54,13 @@ class DataSection(Parameters):
         Literal["classes"] | None,
         Meta(description="'classes': each class is dealt out by shares of its own, drawn around [data] labels."),
     ] = None
+    classes: Annotated[
+        tuple[Text, ...] | None,
+        Meta(
+            description="The classes in order, where the tables of several parties have labels; over a network nobody "
+            "sees all labels, so that they must be named.",
+        ),
+    ] = None
     label_concentration: Annotated[
         PositiveFloat | None,
         Meta(description="Concentration of the Dirichlet draw; small values give skewed shares. Default: 1."),
@@ -77,6 +84,13 @@ class DataSection(Parameters):
             "'reference': the split of the published figures, for simulations of one table without ids."
         ),
     ] = "random"
+    aligned: Annotated[
+        Annotated[float, Meta(gt=0, le=1)] | None,
+        Meta(
+            description="Share of the training rows that all parties hold; the active party alone holds the others, "
+            "and 'lpsc' learns from them. Left out: all."
+        ),
+    ] = None
     partition: Annotated[
         Literal["random", "importance"],
         Meta(
@@ -86,12 +100,15 @@ class DataSection(Parameters):
     ] = "random"
     overlap: Annotated[bool, Meta(description="Whether two parties may have a column of the same name.")] = False
     categories: Annotated[
-        Literal["native", "dummies"],
+        Literal["native", "dummies", "hashed"],
         Meta(
-            description="Text columns: 'native' (splits on categories) or 'dummies' (one-hot encoded without the "
-            "first category)."
+            description="Text columns: 'native' (splits on categories), 'dummies' (one-hot encoded without the first "
+            "category) or 'hashed' (one column of hash buckets each)."
         ),
     ] = "native"
+    buckets: Annotated[
+        int, Meta(ge=2, le=1000, description="Hash buckets of each text column, for categories = 'hashed'.")
+    ] = 1000
     monotone: Annotated[
         Mapping[str, int], Meta(description="Monotone constraints: 1 (increasing) or -1 (decreasing) by column.")
     ] = FrozenDict[int]({})
@@ -105,10 +122,17 @@ class DataSection(Parameters):
             if self.label is None:
                 object.__setattr__(self, "label", "label")
         object.__setattr__(self, "labels", check_label_shares(self.labels))
+        if self.aligned is not None and self.labels:
+            raise self.error("aligned", "is for one label holder", code="conflict")
         if self.label_skew is not None and not self.labels:
             raise self.error("label_skew", "needs [data] labels", code="conflict")
         if self.label_concentration is not None and self.label_skew is None:
             raise self.error("label_concentration", "is for label_skew = 'classes' only", code="conflict")
+        if self.buckets != 1000 and self.categories != "hashed":
+            raise self.error("buckets", "is for categories = 'hashed' only", code="conflict")
+        check_unique("[data] classes", self.classes or (), "class")
+        if self.classes is not None and len(self.classes) < 2:
+            raise self.error("classes", "must be at least two", code="range")
         check_roles("[data]", self.roles())
         object.__setattr__(self, "monotone", check_directions("[data] monotone", self.monotone))
         for role, column in self.roles().items():
@@ -147,12 +171,22 @@ class PartySection(Parameters):
     weight: Annotated[
         Text | None, Meta(description="Column of row weights in the party's table; for the active party only.")
     ] = None
+    unaligned: Annotated[
+        Text | None,
+        Meta(
+            description="Path of a second table of the active party, with labeled rows that no other party holds; "
+            "'lpsc' learns from them."
+        ),
+    ] = None
     monotone: Annotated[
         Mapping[str, int], Meta(description="Monotone constraints on columns of the party's table, as in [data].")
     ] = FrozenDict[int]({})
     role: Annotated[
-        Literal["active", "passive"] | None,
-        Meta(description="Role of the party; needed where neither a label column nor the name 'active' gives it."),
+        Literal["active", "passive", "holder"] | None,
+        Meta(
+            description="Role of the party; needed where neither a label column nor the name 'active' gives it. "
+            "'holder': holds some labels, and another party coordinates."
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -172,8 +206,8 @@ class PartySection(Parameters):
         check_unique(self.field_path("columns"), self.columns or (), "column")
         if self.table is not None:
             self._check_own_table()
-        elif self.roles() or self.monotone:
-            raise self.error("table", "required with id, label, weight and monotone", code="missing")
+        elif self.roles() or self.monotone or self.unaligned is not None:
+            raise self.error("table", "required with id, label, weight, monotone and unaligned", code="missing")
         elif self.share is not None and self.columns is not None:
             reason = "needs either a share of the columns or a list of them"
             raise JobError(reason, code="conflict", field=self.field_path("columns"))
@@ -206,6 +240,8 @@ class PartySection(Parameters):
             raise self.error("role", "is for parties with tables of their own; here, name the active party 'active'")
         if self.role == "passive" and self.label is not None:
             raise self.error("role", f"must be 'active' for the party with the label column {self.label!r}")
+        if self.role == "holder" and self.table is not None and self.label is None:
+            raise self.error("label", "required for a party that holds labels", code="missing")
 
     def _check_own_table(self) -> None:
         section = f"[parties.{self.name}]"
@@ -218,6 +254,10 @@ class PartySection(Parameters):
         check_roles(section, self.roles())
         if self.weight is not None and self.label is None:
             raise self.error("weight", "needs a label column: only the active party weights the rows")
+        if self.unaligned is not None:
+            check_table(f"{section} unaligned", self.unaligned, catalogue=False)
+            if self.label is None:
+                raise self.error("unaligned", "needs a label column: only the active party learns from rows of its own")
         object.__setattr__(self, "monotone", check_directions(f"{section} monotone", self.monotone))
         for role, column in self.roles().items():
             for key, columns in (("columns", self.columns or ()), ("monotone", self.monotone)):
@@ -338,10 +378,11 @@ class RunSection(Parameters):
         Meta(min_length=1, description="Distinct seeds of rows, columns and training."),
     ] = (1,)
     record: Annotated[
-        Literal["full", "digests"],
+        Literal["full", "digests", "epochs"],
         Meta(
             description="Split networks: what views store of embeddings and gradients; 'digests' saves space in long "
-            "runs, but attacks that read gradients need 'full'."
+            "runs, but attacks that read gradients need 'full'. 'epochs': in full, and what each passive party's model "
+            "gives for all training rows after each epoch, for attacks with 'epoch'."
         ),
     ] = "full"
 
@@ -376,6 +417,18 @@ class NetworkSection(Parameters):
         int, Meta(ge=_MIB, le=1 << 40, description="Largest size of a message in bytes, from 1 MiB to 1 TiB.")
     ] = 1 << 30
     heartbeat: Annotated[Seconds, Meta(description="Seconds between two heartbeats; less than timeout.")] = 5.0
+    row_queries: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1 << 40,
+            description="In how many predictions with one model a peer may ask this party about one row.",
+        ),
+    ] = 100
+    pinned: Annotated[
+        tuple[Annotated[str, Meta(pattern="^[0-9a-f]{64}$")], ...],
+        Meta(description="Fingerprints (SHA-256) of the certificates that are believed; empty: all of the authority."),
+    ] = ()
     run: Annotated[
         str | None,
         Meta(description="Name of the run, equal at all parties; separates runs of the same parties over one relay."),

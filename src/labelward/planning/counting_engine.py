@@ -1,4 +1,4 @@
-"""Counting engine: the additions of another engine, counted on integers that nobody encrypts.
+"""Counting engines: the operations of another engine, counted on integers that nobody encrypts.
 
 The role programs of a protocol run on it unchanged. All else that the *priced* engine would do follows from the
 messages and :meth:`~labelward.he.base.Engine.ciphertext_format`. It protects nothing and never leaves the planner.
@@ -6,13 +6,15 @@ messages and :meth:`~labelward.he.base.Engine.ciphertext_format`. It protects no
 
 from __future__ import annotations
 
+import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he import Engine
-from labelward.he.base import Additions, Groups
+from labelward.he import CipherBlock, Counts, Engine, Layout
+from labelward.he.base import Additions, CiphertextFormat, Groups
 from labelward.he.plain import PlainEngine
 
 
@@ -40,3 +42,67 @@ class CountingEngine(PlainEngine):
     def _count(self, added: Additions, since: float) -> None:
         self.total = self.total.plus(added)
         self.seconds += time.perf_counter() - since
+
+
+class PricingEngine(CountingEngine):
+    """The plain engine of all parties of a training, which counts every operation of ``priced``.
+
+    Counts are those that a training with ``priced`` would have (:class:`~labelward.he.base.Counts`, its encryptions,
+    additions and decryptions), since no split depends on the engine.
+
+    Attributes:
+        counts: so far, of all parties together.
+        unpacked: the same where each number of a row and of a sum is a ciphertext of its own.
+        layout: of the rows last encrypted; None before.
+    """
+
+    def __init__(self, priced: Engine, bits: int) -> None:
+        super().__init__(priced)
+        self._bits = priced.key_bits(bits)
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin to count anew."""
+        self.counts, self.unpacked = Counts(), Counts()
+        self.layout: Layout | None = None
+
+    def snapshot(self) -> tuple[Counts, Counts]:
+        """Return what is counted so far: ciphertexts of the engine, and single numbers."""
+        with self._lock:
+            return replace(self.counts), replace(self.unpacked)
+
+    def encrypted(self, layout: Layout, rows: int) -> None:
+        """Count rows that are encrypted; blocks of no rows only check what an engine takes."""
+        if rows:
+            self.layout = layout
+            self.counts.encryptions += rows * self._format(layout).parts
+            self.unpacked.encryptions += rows * layout.logical
+
+    def decrypted(self, block: CipherBlock) -> None:
+        """Count a block of sums that is decrypted."""
+        self.counts.decryptions += self._format(block.layout).sealed(block.count)
+        self.unpacked.decryptions += block.count * block.layout.logical
+
+    def wire_bytes(self, plain: int, ciphertexts: int) -> int:
+        """Return the bytes of a training with ``priced``.
+
+        Args:
+            plain: bytes of the training with this engine.
+            ciphertexts: rows and sums in its messages.
+        """
+        if self.layout is None:
+            return plain
+        form = self._format(self.layout)
+        sums = self.unpacked.decryptions // max(1, self.layout.logical)
+        priced = (ciphertexts - sums) * form.parts + self.counts.decryptions
+        return plain - ciphertexts * 8 * len(self.layout.bounds) + priced * form.size
+
+    def _count(self, added: Additions, since: float) -> None:
+        if self.layout is not None:  # parties that sum do so at the same time
+            with self._lock:
+                self.counts.additions += added.number * self._format(self.layout).parts
+                self.unpacked.additions += added.number * self.layout.logical
+
+    def _format(self, layout: Layout) -> CiphertextFormat:
+        return self.priced.ciphertext_format(layout, self._bits)

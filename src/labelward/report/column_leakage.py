@@ -38,7 +38,9 @@ def column_sentences(table: Sequence[SummaryRow]) -> list[str]:
     for (defense, name), row in best.items():
         if name == "recovered":
             wrong = f", {row.leakage['wrong'].mean:.1%} wrong" if row.leakage["wrong"].mean else ", none wrong"
-            share = f"{row.leakage[name].mean:.1%} of the cells of the other parties' columns{wrong}"
+            splits = row.leakage.get("recovered_by_splits")
+            alone = f"; {splits.mean:.1%} follow from the splits alone" if splits else ""
+            share = f"{row.leakage[name].mean:.1%} of the cells of the other parties' columns{wrong}{alone}"
         else:
             share = f"a column of another party ({name} {format_metric(name, _reached(row), digits=2)})"
         sentences.append(f"{row.party} could infer {share} ({row.attack}; {defense}).")

@@ -9,7 +9,7 @@ import msgspec
 
 from labelward.attacks import ATTACKS, STANDING
 from labelward.attacks.base import UPPER_BOUND
-from labelward.metrics.registry import MATCHED, RANKING
+from labelward.metrics.registry import MATCHED, RANKING, READ, READ_RIGHT
 from labelward.report.formatting import decimals, percentage_points
 from labelward.report.metrics import format_metric, metric_name, metric_of
 from labelward.report.summary import Spread, SummaryRow
@@ -113,9 +113,10 @@ def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str
             "No attack that reads the view was run, so this report makes no statement about leakage through training.",
             *federation,
         ]
-    sentences = [_leak_sentence(row, training_rows)]
+    read = _read_sentences(table)
     own_rows = [each for (_, party), each in best.items() if party == row.party]
-    sentences += [*_defense_sentences(row, own_rows, partners), *_matched_sentence(row), *federation]
+    defenses = _defense_sentences(row, own_rows, partners, read=bool(read))
+    sentences = [_leak_sentence(row, training_rows), *read, *defenses, *_matched_sentence(row), *federation]
     if len(undefended) > 1:
         others = [_other_attacker(each) for each in undefended if each is not row]
         sentences.append(f"Other attackers: {'; '.join(others)}.")
@@ -267,6 +268,22 @@ def _matched_sentence(row: SummaryRow) -> list[str]:
     ]
 
 
+def _read_sentences(table: Iterable[SummaryRow]) -> list[str]:
+    """Return what attacks read of single labels, which figures over all rows do not show."""
+    found = []
+    for row in table:
+        if READ not in row.leakage or not row.leakage[READ].mean:
+            continue
+        share, right = (_percent(row.leakage[name].mean) for name in (READ, READ_RIGHT))
+        how = "" if row.behavior is None else ", for which it deviates from the protocol"
+        under = "" if row.defense == UNDEFENDED else f"Under {row.defense}, "
+        found.append(
+            f"{under}{row.party} could read the labels of {share} of the rows one by one ({row.attack}{how}); {right} "
+            "of these are right."
+        )
+    return found
+
+
 def _percent(share: float) -> str:
     return f"{decimals(100 * share, 1)}\N{NO-BREAK SPACE}%"
 
@@ -319,7 +336,10 @@ def _achieved(undefended: SummaryRow, defended: SummaryRow) -> str:
     return text
 
 
-def _defense_sentences(undefended: SummaryRow, rows: Sequence[SummaryRow], partners: str) -> list[str]:
+def _defense_sentences(
+    undefended: SummaryRow, rows: Sequence[SummaryRow], partners: str, *, read: bool = False
+) -> list[str]:
+    """Return what the defenses change; ``read``: whether single labels were read, which the ranking does not show."""
     defended = [row for row in rows if row.defense != UNDEFENDED]
     if not defended:
         return ["No defense was tested."]
@@ -338,7 +358,11 @@ def _defense_sentences(undefended: SummaryRow, rows: Sequence[SummaryRow], partn
                 other = _best(others)
                 text += f" Among the other defenses, {other.defense} {_achieved(undefended, other)}"
     elif not _adds(undefended):
-        text = "There was therefore no leakage for a defense to reduce."
+        text = (
+            "What it tells of all rows together leaves no leakage for a defense to reduce."
+            if read
+            else "There was therefore no leakage for a defense to reduce."
+        )
     else:
         verb = "it is" if _leak(best).mean <= bare.mean + _NOTICEABLE else "it rises to"
         text = f"No defense tested reduces the leakage: with the best one, {best.defense}, {verb} {reached}."

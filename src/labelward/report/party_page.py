@@ -44,6 +44,7 @@ def write_party_report(folder: Path) -> Path:
     if record is None:
         raise FileFormatError("not a folder that labelward party wrote", code="foreign", field=str(folder))
     seen = summarize_view(folder, record.party)
+    parts = (_protection(record), _outcome(record), _traffic(seen), _queries(seen), _meter(seen))
     try:
         import jinja2
     except ImportError as error:
@@ -59,7 +60,7 @@ def write_party_report(folder: Path) -> Path:
         title=f"run with {', '.join(name for name in record.parties if name != record.party)}",
         verdict=_verdict(record),
         insecure=insecure_warning(record.key.insecure),
-        parts=[part for part in (_protection(record), _outcome(record), _traffic(seen), _meter(seen)) if part],
+        parts=[part for part in parts if part],
         css=(files / "page.css").read_text(encoding="utf-8"),
     )
     with atomic_write(folder / REPORT_FILE) as file:
@@ -154,6 +155,30 @@ def _traffic(seen: ViewSummary | None) -> _Part | None:
     table = ReportTable(caption="Records by type", header=("direction", "record", "number", "size"), rows=rows, words=2)
     about = "The view holds all that this party sent, received and computed. It can be audited and attacked."
     return _Part(title="Traffic", about=about, tables=(table,))
+
+
+def _queries(seen: ViewSummary | None) -> _Part | None:
+    if seen is None or not seen.queries:
+        return None
+    rows = tuple(
+        (
+            each.asker,
+            count(each.predictions),
+            count(each.refused),
+            count(each.answers),
+            count(each.rows),
+            count(each.repeated),
+            count(each.most),
+        )
+        for each in seen.queries
+    )
+    header = ("asked by", "predictions", "refused", "answers", "rows", "rows asked again", "most for one row")
+    about = "Where a defense draws noise for an answer, repeated questions about one row average it out."
+    return _Part(
+        title="Predictions",
+        about=about,
+        tables=(ReportTable(caption="Questions about rows", header=header, rows=rows),),
+    )
 
 
 def _meter(seen: ViewSummary | None) -> _Part | None:

@@ -186,6 +186,30 @@ def defense_plot(
     return Image(title=title, address=_render(draw), words=words)
 
 
+def point_plot(title: str, groups: Mapping[str, Sequence[tuple[float, float]]], axes_names: tuple[str, str]) -> Image:
+    """Return groups of points in a plane; the content in words is that of the last group.
+
+    Args:
+        title: of the image.
+        groups: by name; later ones are drawn over earlier ones.
+        axes_names: labels of the horizontal and the vertical axis.
+
+    Raises:
+        DependencyError: matplotlib is not installed.
+    """
+
+    def draw(axes: Axes) -> None:
+        for number, (name, points) in enumerate(groups.items()):
+            size, color = (_AREA / 4, "#999999") if number == 0 else (_AREA, _COLORS[number % len(_COLORS)])
+            axes.scatter([x for x, _ in points], [y for _, y in points], s=size, color=color, alpha=0.7, label=name)
+        axes.set_xlabel(axes_names[0])
+        axes.set_ylabel(axes_names[1])
+
+    last = list(groups.values())[-1]
+    words = f"{axes_names[0]} and {axes_names[1]}: {'; '.join(f'{x:.3g}, {y:.3g}' for x, y in last)}."
+    return Image(title=title, address=_render(draw), words=words)
+
+
 def _ranks(marks: Sequence[DefenseMark]) -> list[int]:
     """Return the rank of each budget among a family's."""
     budgets = sorted({mark.budget or 0.0 for mark in marks})

@@ -18,8 +18,11 @@ __all__ = ["find_study", "load_studies"]
 _STUDIES = (
     "id2graph:ID2GRAPH",
     "instance_clustering:INSTANCE_CLUSTERING",
+    "cmosb:CMOSB",
     "label_inference:LABEL_INFERENCE",
     "id2graph_ablations:ID2GRAPH_ABLATIONS",
+    "pivodl:PIVODL",
+    "lpsc:LPSC",
 )
 """``"module:STUDY"``, relative to this package; a module is imported only when studies are asked for."""
 

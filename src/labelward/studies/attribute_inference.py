@@ -120,7 +120,8 @@ def _score(
     run = run_folder(folder, [], seed) / ATTACKER
     view = View.load(run / VIEW)
     columns = attacker_data(next(party for party in data.parties if party.name == view.party))
-    own = model_family(job.model).own(view, columns, run / MODEL)
+    programs = model_family(job.model)
+    own = programs.own(view, columns, programs.load(run / MODEL))
     classes = len(data.classes)
     # first the labels, as the attack of the audit inferred them, then the attribute
     label_rows = sample_known_rows(data.train_labels, attack.labels_needed, seed=seed)

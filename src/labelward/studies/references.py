@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 from labelward.errors import FileFormatError
 
 NO_DEFENSE = "none"
-UTILITY, SUMS = "utility", "sums"
-"""Columns that every study has: utility of the model, and logical encrypted sums of its training."""
+UTILITY, SUMS, TIME, TRAFFIC = "utility", "sums", "seconds", "megabytes"
+"""Columns that every study has: utility of the model; logical encrypted sums, wall time and traffic of its training."""
 
 _FIGURE = re.compile(r"(?P<mean>[\d.]+)(?: ± (?P<std>[\d.]+))?(?: within (?P<within>[\d.]+))?")
 _NO_FIGURE = "–"
@@ -41,7 +41,7 @@ class FigureKey(NamedTuple):
         dataset: name of a dataset, or of one of its further metrics (:meth:`StudyDataset.metrics`); ``""`` for a mean
             over all of them.
         defense: :attr:`DefenseSpec.name`, or :data:`NO_DEFENSE`.
-        column: title of a column, :data:`UTILITY` or :data:`SUMS`.
+        column: title of a column, :data:`UTILITY`, :data:`SUMS`, :data:`TIME` or :data:`TRAFFIC`.
     """
 
     dataset: str

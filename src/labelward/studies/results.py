@@ -19,8 +19,9 @@ from labelward.party.view import View
 from labelward.runs.directory import data_folder
 from labelward.runs.schema import RESULTS_FILE, ResultRow, read_rows, run_folder
 from labelward.studies.attribute_inference import read_attribute_inference
-from labelward.studies.references import NO_DEFENSE, SUMS, UTILITY, FigureKey
+from labelward.studies.references import NO_DEFENSE, SUMS, TIME, TRAFFIC, UTILITY, FigureKey
 from labelward.studies.run import StudyResult
+from labelward.studies.searches import read_hypervolumes
 from labelward.studies.spec import ATTACKER, ATTRIBUTE, MetricColumn, Study, StudyTask
 
 StudyFigures = dict[tuple[str, FigureKey], dict[int, float]]
@@ -34,8 +35,12 @@ def study_figures(result: StudyResult, out: Path) -> StudyFigures:
         FileFormatError: stored results are damaged.
     """
     figures: StudyFigures = {}
+    by_party: dict[tuple[str, FigureKey], dict[int, list[float]]] = {}
+    means = {column.title for column in result.study.columns if column.of == "passive"}
     for task, job in result.jobs.items():
         folder = out / task.path
+        for key, value in _search_figures(task, folder).items():
+            figures.setdefault((task.setting.name, key), {})[task.seed] = value
         if not (folder / RESULTS_FILE).exists():
             continue
         full = with_defaults(job)  # rows name every parameter, the study only those that it sets
@@ -48,7 +53,12 @@ def study_figures(result: StudyResult, out: Path) -> StudyFigures:
             for name, *metrics in task.dataset.metrics():
                 for column, value in _row_figures(result.study, task, row, attacks, metrics, inferred).items():
                     key = FigureKey(name, task.model, defense, column)
-                    figures.setdefault((task.setting.name, key), {})[task.seed] = value
+                    if column in means:
+                        by_party.setdefault((task.setting.name, key), {}).setdefault(task.seed, []).append(value)
+                    else:
+                        figures.setdefault((task.setting.name, key), {})[task.seed] = value
+    for place, seeds in by_party.items():
+        figures[place] = {seed: float(np.mean(values)) for seed, values in seeds.items()}
     return figures
 
 
@@ -86,6 +96,13 @@ def information_by_tree(task: StudyTask, job: Job, out: Path) -> NDArray[np.floa
     return np.array([joint_information(tree[tree >= 0], labels[tree >= 0]) for tree in leaves])
 
 
+def _search_figures(task: StudyTask, folder: Path) -> dict[FigureKey, float]:
+    """Return the figures of a search; none of an audit, or of a search that did not end."""
+    found = read_hypervolumes(folder)
+    columns = {} if found is None else {UTILITY: found.utility, **found.final}
+    return {FigureKey(task.dataset.name, task.model, NO_DEFENSE, column): value for column, value in columns.items()}
+
+
 def _row_figures(
     study: Study,
     task: StudyTask,
@@ -101,10 +118,13 @@ def _row_figures(
     utility, leakage = metrics
     figures: dict[str, Any] = {}
     if row.behavior is None:
-        figures = {UTILITY: row.utility[utility], SUMS: row.cost.logical_sums}
-    if row.attack is not None and row.leakage is not None and row.party == ATTACKER:
-        attack = attacks[_encode(row.attack)]
-        for column in study.columns:
+        cost = row.cost
+        figures = {UTILITY: row.utility[utility], SUMS: cost.logical_sums}
+        figures |= {TIME: cost.seconds, TRAFFIC: cost.bytes / 1e6}
+    if row.attack is not None and row.leakage is not None:
+        attack, active = attacks[_encode(row.attack)], row.party == "active"
+        of = {"attacker": row.party == ATTACKER, "passive": not active, "active": active}
+        for column in (each for each in study.columns if of[each.of]):
             applies = "*" in column.metric or leakage == task.dataset.leakage_metric
             if applies and study.attack_of(column, task.dataset) == attack:
                 source = _metrics_of(column, row, (utility, leakage), inferred)
@@ -120,6 +140,8 @@ def _metrics_of(
     utility, leakage = metrics
     if column.source == "model":
         return {leakage: row.utility[utility]}
+    if column.source == "utility":
+        return row.utility
     if column.source == ATTRIBUTE:
         return inferred if row.behavior is None and not row.defense else {}
     if column.source == "without view":

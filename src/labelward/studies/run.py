@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import shutil
-import signal
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from labelward.auditing.audit import audit
 from labelward.data.catalogue import catalogue_entries, load_catalogue_table
@@ -24,8 +20,11 @@ from labelward.federation.simulation import VIEW
 from labelward.job import Job
 from labelward.runs.directory import relocate_table
 from labelward.runs.secure_files import LOCK_FILE, atomic_write, directory_lock, output_errors, private_folder
+from labelward.runs.worker_process import worker_pool
 from labelward.studies.attribute_inference import ensure_attribute_inference
-from labelward.studies.spec import ATTACKER, Study, StudyDataset, StudyPart, StudyTask
+from labelward.studies.searches import store_hypervolumes
+from labelward.studies.spec import Study, StudyDataset, StudyPart, StudyTask
+from labelward.tuning.tune import tune
 
 STUDY_FILE = "study.json"
 _TABLES = "tables"
@@ -88,10 +87,13 @@ def run_study(
         present = tuple(dataset for dataset in requested if dataset.name in columns)
         count = study.seeds if seeds is None else seeds
         planned = {task: _job(study, out, task, columns) for task in study.tasks(selected, present, count)}
-        failed = _run({out / task.path: job for task, job in planned.items()}, jobs, watch)
-        for task, job in planned.items():
-            if out / task.path not in failed:
-                ensure_attribute_inference(study, task, job, out / task.path)
+        audits = {out / task.path: job for task, job in planned.items()}
+        failed = _run(audits, jobs, watch, study.attackers)
+        ended = {task: job for task, job in planned.items() if out / task.path not in failed}
+        searches = {task: job.tune for task, job in ended.items() if job.tune is not None}
+        store_hypervolumes({task: out / task.path for task in searches}, searches)
+        for task, job in ended.items():
+            ensure_attribute_inference(study, task, job, out / task.path)
     return StudyResult(
         study=study,
         parts=selected,
@@ -168,69 +170,51 @@ def _job(study: Study, out: Path, task: StudyTask, columns: Mapping[str, tuple[s
     return study.job(task, str(path), pq.read_schema(path).names[:-1])
 
 
-def _run(tasks: Mapping[Path, Job], jobs: int, watch: Watch) -> dict[Path, str]:
+def _run(tasks: Mapping[Path, Job], jobs: int, watch: Watch, attackers: Sequence[str]) -> dict[Path, str]:
     """Run all audits; return why some failed, by folder."""
     failed: dict[Path, str] = {}
-    for done, (folder, reason) in enumerate(_results(tasks, jobs, watch), start=1):
+    for done, (folder, reason) in enumerate(_results(tasks, jobs, watch, attackers), start=1):
         if reason is not None:
             failed[folder] = reason
         watch("runs", done, len(tasks), "")
     return failed
 
 
-def _results(tasks: Mapping[Path, Job], jobs: int, watch: Watch) -> Iterator[tuple[Path, str | None]]:
+def _results(
+    tasks: Mapping[Path, Job], jobs: int, watch: Watch, attackers: Sequence[str]
+) -> Iterator[tuple[Path, str | None]]:
     """Yield each folder with the reason of its failure, or None, as the audits end."""
     if jobs == 1:
         for done, (folder, job) in enumerate(tasks.items()):
             watch("runs", done, len(tasks), _describe(folder))
-            yield folder, _audit(job, folder)
+            yield folder, _audit(job, folder, attackers)
         return
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_start_worker)
-    try:
-        running = {pool.submit(_audit, job, folder): folder for folder, job in tasks.items()}
+    with worker_pool(jobs) as pool:
+        running = {pool.submit(_audit, job, folder, attackers): folder for folder, job in tasks.items()}
         watch("runs", 0, len(tasks), f"{len(tasks)} trainings, {jobs} in parallel")
         for each in as_completed(running):
             yield running[each], each.result()
-    except BrokenProcessPool as error:
-        reason = "a worker process was killed, perhaps for lack of memory; run the same command again to resume"
-        raise OutputError(reason, code="incomplete") from error
-    except BaseException:
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.terminate()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _audit(job: Job, folder: Path) -> str | None:
-    """Run one audit, or the rest of it; return why it failed.
+def _audit(job: Job, folder: Path, attackers: Sequence[str]) -> str | None:
+    """Run one audit or search, or the rest of it; return why it failed.
 
-    A generated table lies in the study's folder, which may have been moved since the audit began. Only the attacker's
-    views are kept: the active party's, with all sums that it decrypted, would fill a disk.
+    A generated table lies in the study's folder, which may have been moved since the audit began. Only passive
+    parties' views are kept: the active party's, with all sums that it decrypted, would fill a disk.
     """
     try:
-        relocate_table(folder, with_defaults(job))
-        audit(job, folder, explained=False, attackers=(ATTACKER,))
+        kind: Literal["audit", "tune"] = "audit" if job.tune is None else "tune"
+        relocate_table(folder, with_defaults(job), kind)
+        if job.tune is not None:
+            tune(job, out=folder)
+            return None
+        audit(job, folder, explained=False, attackers=attackers)
         for view in folder.glob(f"runs/*/*/{job.active.name}/{VIEW}"):
             with output_errors(view):
                 shutil.rmtree(view)
     except (LabelwardError, MemoryError) as error:
         return str(error) or "out of memory"
     return None
-
-
-def _start_worker() -> None:
-    """Leave interrupts to the parent process, and end when it ends, however it does: it holds the folder's lock."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-
-
-def _exit_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _describe(folder: Path) -> str:

@@ -19,6 +19,7 @@ from labelward.job import (
     LeakageSection,
     PartySection,
     RunSection,
+    TuneSection,
     Variant,
 )
 from labelward.studies.references import Claim, FigureKey, ReferenceFigure
@@ -31,7 +32,7 @@ ATTACKER = "telco"
 ATTRIBUTE = "attribute"
 """In :attr:`MetricColumn.source`: a hidden attribute, inferred with the help of the inferred labels."""
 
-PartForm = Literal["grid", "rates", "curves", "trade-off", "information", "ablation"]
+PartForm = Literal["grid", "rates", "curves", "trade-off", "information", "ablation", "fronts", "generations"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,6 +66,7 @@ class StudyDataset:
     upper_bound: bool = True  # whether the oracle upper bound is computed for columns that show it
     on_request: bool = False  # whether it runs only if it, or a part, is named
     hidden_attribute: str = ""
+    categories: Literal["native", "dummies", "hashed"] = "dummies"  # encoding of text columns
 
     @property
     def label(self) -> str:
@@ -83,6 +85,8 @@ class StudyModel:
 
     title: str
     spec: ComponentSpec
+    encrypted: bool = False  # whether it is trained under Paillier, since its costs are shown
+    search: TuneSection | None = None  # how its settings are searched; None: it is trained as it is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,14 +95,17 @@ class MetricColumn:
 
     Attributes:
         source: what is scored. ``""``: the attack's guess; ``"without view"``: the same attack without the view;
-            ``"logistic"``, ``"boosted"``, ``"all labels"``: that baseline; ``"model"``: the utility of the attacked
-            training; :data:`ATTRIBUTE`: the hidden attribute, with ``metric`` naming model and inputs.
+            ``"logistic"``, ``"boosted"``, ``"all labels"``, ``"majority"``: that baseline; ``"model"``: the utility of
+            the attacked training, in the metric of utility; ``"utility"``: the same in ``metric``; :data:`ATTRIBUTE`:
+            the hidden attribute, with ``metric`` naming model and inputs.
+        of: whose attack it is: the attacker's, the mean over all passive parties, or the active party's.
     """
 
     title: str  # heading of the column
     attack: ComponentSpec  # its configuration, without what a dataset adds for model completions
     metric: str = "v_measure"  # metric of the leakage; ``*`` stands for the dataset's
     source: str = ""
+    of: Literal["attacker", "passive", "active"] = "attacker"
     reason: str = ""  # why it differs from the paper on any dataset, if known
     reason_unless_judged: str = ""  # the same, where no reference figure has a tolerance
 
@@ -134,6 +141,9 @@ class StudySetting:
     Attributes:
         attacker_share: the attacker's share of the columns; None: what the active party's share leaves.
         defenses: by model, those that run besides the undefended training.
+        active_columns: how many of its listed columns the active party keeps; None: all.
+        aligned: share of the training rows that all parties hold; None: all.
+        record: what views of networks store, as in a job.
     """
 
     name: str  # name of its folder
@@ -146,6 +156,9 @@ class StudySetting:
     has_references: bool = False  # whether the reference figures were measured in this setting
     columns: tuple[str, ...] = ()  # titles of the columns that are measured; empty: all
     parties: int = 2  # number of parties; the attacker is the last one
+    active_columns: int | None = None
+    aligned: float | None = None
+    record: Literal["full", "digests", "epochs"] = "full"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +168,8 @@ class StudyPart:
     Attributes:
         form: how it is shown. ``grid``: datasets and models by columns; ``rates``: encrypted sums by defense;
             ``curves``: columns over the settings' axis; ``trade-off``: utility and leakage by defense; ``information``:
-            mutual information of leaves and labels by tree; ``ablation``: the first column, and differences to it.
+            mutual information of leaves and labels by tree; ``ablation``: the first column, and differences to it;
+            ``fronts``: points of searches in pairs of objectives; ``generations``: columns over a search.
     """
 
     name: str  # ``"table 2"``, ``"figure 5"``; any name in a study of no paper
@@ -163,7 +177,7 @@ class StudyPart:
     form: PartForm
     settings: tuple[str, ...]  # their names, in the order of the axis; all forms but ``curves`` take one
     columns: tuple[str, ...] = ()  # titles of the columns
-    axis: str = ""  # what the settings' values are
+    axis: str = ""  # what the settings' values are; of fronts the objective beside utility, empty: all pairs
     about: str = ""  # explanation, with choices that the paper leaves open
     reason: str = ""  # why all of its figures differ from the paper's, if they do
     defenses: tuple[str, ...] = ()  # families that it shows; empty: all
@@ -177,7 +191,7 @@ class StudyPart:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyTask:
-    """One audit of a study, with one seed."""
+    """One audit of a study, or one search, with one seed."""
 
     setting: StudySetting
     dataset: StudyDataset
@@ -210,6 +224,7 @@ class Study:
     parts: tuple[StudyPart, ...]  # in the paper's order
     unavailable: Mapping[str, str] = field(default_factory=dict)
     test_size: float = 0.2  # share of test rows
+    validation_size: float = 0.0  # share of the other rows for validation
     first_seed: int = 1  # the first seed
     seeds: int = 5  # number of seeds
     printed: Mapping[tuple[str, FigureKey], ReferenceFigure] = field(default_factory=dict)
@@ -219,6 +234,11 @@ class Study:
     claims: tuple[Claim, ...] = ()  # orders that must come out
     remarks: str = ""  # remarks on the whole study
     full: Study | None = None  # the same study at the paper's size, which the option ``--full`` selects
+
+    @property
+    def attackers(self) -> tuple[str, ...]:
+        """The parties that attack; none where the attacks decide, and a column is the mean over their parties."""
+        return (ATTACKER,) if all(column.of == "attacker" for column in self.columns) else ()
 
     def select_parts(self, names: Sequence[str]) -> tuple[StudyPart, ...]:
         """Return the parts of these names; for no names, all but those on request.
@@ -290,26 +310,33 @@ class Study:
         """
         setting, dataset, model = task.setting, task.dataset, self.models[task.model].spec
         measured = self.columns_of(setting)
+        parties = _parties(setting, dataset, columns)
+        held = {party.name: 1 / len(parties) for party in parties} if model.kind == "pivodl" else {}
+        clear = model.kind in _IN_CLEAR and not self.models[task.model].encrypted
         partition: Any = "random" if dataset.image_width else setting.partition
         return Job(
             data=DataSection(
                 table=table,
                 label="label",
                 test_size=self.test_size if dataset.test_size is None else dataset.test_size,
+                validation_size=self.validation_size,
                 split="reference",
-                categories="dummies",
+                aligned=setting.aligned,
+                categories=dataset.categories,
                 partition=partition,
+                labels=held,
             ),
-            parties=_parties(setting, dataset, columns),
+            parties=parties,
             model=ComponentSpec(model.kind, {**model.params, **dataset.model, **setting.model}),
-            encryption=EncryptionSection() if model.kind == "splitnn" else _UNENCRYPTED,
+            encryption=_UNENCRYPTED if clear else EncryptionSection(),
             defenses=tuple(Variant(each.chain) for each in setting.defenses.get(task.model, ())),
             attacks=tuple(dict.fromkeys(self.attack_of(each, dataset) for each in measured if setting.attacked)),
             leakage=LeakageSection(
                 upper_bound=dataset.upper_bound and any(each.source == "all labels" for each in measured),
                 privacy=False,
             ),
-            run=RunSection(seeds=(task.seed,)),
+            run=RunSection(seeds=(task.seed,), record=setting.record),
+            tune=self.models[task.model].search,
         )
 
     def _check(self, what: str, names: Sequence[str], known: Sequence[str]) -> None:
@@ -320,13 +347,18 @@ class Study:
                 )
 
 
+_IN_CLEAR = ("secureboost", "forest", "pivodl")
+"""Models that encrypt, which changes no figure but costs."""
 _UNENCRYPTED = EncryptionSection(engine="plain", insecure=True, workers=1)
 
 
 def _parties(setting: StudySetting, dataset: StudyDataset, columns: Sequence[str]) -> tuple[PartySection, ...]:
     """Return which party has which columns: listed ones, parts of images, or shares."""
     if dataset.party_columns:
-        return tuple(PartySection(name=name, columns=names) for name, names in dataset.party_columns.items())
+        kept = {name: setting.active_columns if name == "active" else None for name in dataset.party_columns}
+        return tuple(
+            PartySection(name=name, columns=names[: kept[name]]) for name, names in dataset.party_columns.items()
+        )
     share = 1.0 - dataset.active_share if setting.attacker_share is None else setting.attacker_share
     if dataset.image_width:
         width = round(share * dataset.image_width)

@@ -1,7 +1,8 @@
-"""The page of a study: its parts in six forms, and the file ``study.html``."""
+"""The page of a study: its parts in eight forms, and the file ``study.html``."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import resources
@@ -12,7 +13,7 @@ import numpy as np
 from labelward.errors import DependencyError
 from labelward.report.formatting import count, decimals
 from labelward.report.metrics import metric_name
-from labelward.report.plots import DefenseMark, curves, defense_plot
+from labelward.report.plots import DefenseMark, curves, defense_plot, point_plot
 from labelward.report.study.verdicts import (
     NOT_RUN,
     FigureCell,
@@ -30,6 +31,7 @@ from labelward.runs.secure_files import atomic_write
 from labelward.studies.references import NO_DEFENSE, SUMS, UTILITY, FigureKey, ReferenceFigure
 from labelward.studies.results import figures_by_seed, information_by_tree, study_figures, study_versions
 from labelward.studies.run import StudyResult
+from labelward.studies.searches import FIXED, read_front, read_hypervolumes
 from labelward.studies.spec import DefenseSpec, PartForm, StudyDataset, StudyPart, StudySetting
 
 PAGE_FILE = "study.html"
@@ -58,6 +60,8 @@ class StudyReport:
             "trade-off": self._trade_off,
             "information": self._information,
             "ablation": self._ablation,
+            "fronts": self._fronts,
+            "generations": self._generations,
         }
         self.sections = tuple(self._with_claims(forms[part.form](part)) for part in result.parts)
 
@@ -250,10 +254,12 @@ class StudyReport:
         header = tuple(f"{part.axis} {value:g}" for value in values)
         tables, images = [], []
         for _, name, model, title in self._rows(part):
-            keys = [FigureKey(name, model, NO_DEFENSE, column) for column in part.columns]
-            rows = [(key.column, [self._cell(part, each, key) for each in settings]) for key in keys]
+            defenses = (NO_DEFENSE, *(each.name for each in self._defenses(part, model)))
+            keys = [FigureKey(name, model, defense, column) for column in part.columns for defense in defenses]
+            named = {key: ", ".join([key.column, *([key.defense] * (key.defense != NO_DEFENSE))]) for key in keys}
+            rows = [(named[key], [self._cell(part, each, key) for each in settings]) for key in keys]
             tables.append(FigureTable(caption=title, header=header, rows=rows))
-            lines = {key.column: [self._spread(each, key) for each in settings] for key in keys}
+            lines = {named[key]: [self._spread(each, key) for each in settings] for key in keys}
             complete = {name: [one for one in line if one] for name, line in lines.items() if None not in line}
             if complete:
                 images.append(curves(title, values, complete, part.axis, self.study.metric))
@@ -319,6 +325,58 @@ class StudyReport:
         table = FigureTable(caption=caption, header=part.columns, rows=rows)
         verdicts = [f"{name}: {ablation_verdict(found)}" for name, found in gains.items() if found]
         return StudySection(part=part, tables=[table], verdicts=verdicts)
+
+    def _fronts(self, part: StudyPart) -> StudySection:
+        """Fronts of the first start in pairs of objectives."""
+        images = []
+        for dataset in self._datasets(part):
+            found: dict[str, list[tuple[float, ...]]] = {}
+            names: tuple[str, ...] = ()
+            for task, job in self.result.jobs.items():
+                shown = task.dataset == dataset and task.model in self.study.models_of(part)
+                if shown and job.tune is not None and task.seed == self.study.first_seed:
+                    names, points = job.tune.objectives, read_front(self._out / task.path)
+                    found |= {self.study.models[task.model].title: points} if points else {}
+            if not found:
+                continue
+            pairs = [(part.axis, UTILITY)] if part.axis else list(itertools.combinations(names, 2))
+            for pair in pairs:
+                first, second = (names.index(each) for each in pair)
+                groups = {title: [(each[first], each[second]) for each in points] for title, points in found.items()}
+                images.append(point_plot(f"{dataset.label}: {pair[0]} and {pair[1]}", groups, pair))
+        return StudySection(part=part, tables=[], images=images)
+
+    def _generations(self, part: StudyPart) -> StudySection:
+        """Columns over the generations of searches."""
+        tables, images = [], []
+        for dataset in self._datasets(part):
+            for column in part.columns:
+                lines = self._histories(part, dataset, column)
+                if not lines:
+                    continue
+                last = min(len(line) for line in lines.values())
+                title, values = f"{dataset.label}, {column}", list(range(1, last + 1))
+                images.append(
+                    curves(title, values, {name: line[:last] for name, line in lines.items()}, part.axis, FIXED)
+                )
+                shown = sorted({1, *(round(place) for place in np.linspace(1, last, 5))})
+                rows = [
+                    (name, [FigureCell(ours=spread_figure(line[at - 1])) for at in shown])
+                    for name, line in lines.items()
+                ]
+                header = tuple(f"{part.axis} {at}" for at in shown)
+                tables.append(FigureTable(caption=title, header=header, rows=rows))
+        return StudySection(part=part, tables=tables, images=images)
+
+    def _histories(self, part: StudyPart, dataset: StudyDataset, column: str) -> dict[str, list[Spread]]:
+        """Return by model the spread over the starts after each generation."""
+        found: dict[str, list[tuple[float, ...]]] = {}
+        for task in self.result.jobs:
+            if task.dataset == dataset and task.model in self.study.models_of(part):
+                stored = read_hypervolumes(self._out / task.path)
+                if stored is not None:
+                    found.setdefault(self.study.models[task.model].title, []).append(stored.history[column])
+        return {name: [Spread.of(list(each)) for each in zip(*lines, strict=False)] for name, lines in found.items()}
 
     def _information(self, part: StudyPart) -> StudySection:
         """Mutual information of leaves and labels, tree by tree."""

@@ -1,0 +1,201 @@
+"""Ledger: what a search measured, one flushed line for each evaluation, and the files that follow from it.
+
+``search.json`` holds what all evaluations share, ``evaluations.jsonl`` one :class:`Evaluation` a line, ``front.jsonl``
+one :class:`FrontPoint` a line. A search that was killed repeats its path with the stored evaluations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from labelward.errors import OutputError
+from labelward.party.json_file import decode_versioned, read_versioned
+from labelward.runs.secure_files import atomic_write
+
+FORMAT = 1
+SEARCH_FILE, LEDGER_FILE, FRONT_FILE, RESULT_FILE = "search.json", "evaluations.jsonl", "front.jsonl", "result.json"
+SETTINGS = "settings"
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A setting's figures: of a training, or of its first trees.
+
+    Attributes:
+        differs: what differs from the setting of the training.
+        values: the objectives, in their order, all minimized.
+    """
+
+    values: tuple[float, ...]
+    differs: dict[str, Any] = {}
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One training.
+
+    Attributes:
+        key: of setting, seed, rows, data and version.
+        version: of labelward.
+        data: digest of the tables.
+        rows: what is scored: ``"validation"`` in the search, ``"test"`` for its front.
+        share: of the training rows that were trained on.
+        status: ``"refused"``: model or defenses do not take the setting; ``"failed"``: the training did not end;
+            ``"cut"``: it was ended early, so that only its first trees are points.
+        reason: of a refusal, failure or cut; why first trees are no points, if they are not.
+        points: the training last, before it its first trees.
+        counts: ciphertext operations.
+        seconds: of training and attacks.
+    """
+
+    format: Literal[1] = 1
+    key: str
+    version: str
+    data: str
+    setting: dict[str, Any]
+    seed: int
+    rows: Literal["validation", "test"] = "validation"
+    share: float = 1.0
+    status: Literal["done", "cut", "refused", "failed"] = "done"
+    reason: str = ""
+    points: tuple[Point, ...] = ()
+    counts: dict[str, int] = {}
+    seconds: float = 0.0
+
+    def compared(self) -> list[tuple[dict[str, Any], tuple[float, ...]]]:
+        """Return setting and objectives of each point."""
+        return [({**self.setting, **point.differs}, point.values) for point in self.points]
+
+
+class SearchRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all evaluations of a search share.
+
+    Attributes:
+        variables: name and range of each.
+        bounds: best and worst corner of the fixed hypervolume.
+        units: seconds of an operation.
+        own_columns: leakage of the same attacks on an empty view: what a party's own columns give.
+        utility_metric: whose complement the loss of utility is.
+        margin: standard errors that a confirmed mean must stay below a limit.
+    """
+
+    format: Literal[1] = 1
+    version: str
+    data: str
+    dataset: str
+    seed: int
+    search: str
+    evaluations: int
+    objectives: tuple[str, ...]
+    constraints: dict[str, float]
+    variables: tuple[dict[str, Any], ...]
+    bounds: tuple[tuple[float, ...], tuple[float, ...]]
+    units: dict[str, float]
+    own_columns: float | None
+    utility_metric: str
+    margin: float
+
+
+class FrontPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A setting that no other beats, as it was found and as it was measured again.
+
+    Attributes:
+        number: of ``settings/NUMBER.toml``.
+        found: objectives on the validation rows of the search's seed.
+        tested: objectives on its test rows, scored once; None without confirmation.
+        confirmed: objectives for each further seed, on test rows.
+        undominated: whether no other point of the front beats the means of the further seeds; None without any.
+        feasible: whether ``found`` is within all limits.
+    """
+
+    format: Literal[1] = 1
+    number: int
+    setting: dict[str, Any]
+    found: tuple[float, ...]
+    tested: tuple[float, ...] | None = None
+    confirmed: tuple[tuple[float, ...], ...] = ()
+    undominated: bool | None = None
+    feasible: bool = True
+
+
+class SearchSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A search that came to its end, in figures that follow from its ledger.
+
+    Attributes:
+        hypervolume: after each evaluation, of all points between the fixed bounds.
+        feasible: the same of points within the limits.
+        pooled: at the end, between the least and the largest value of each objective in this search, as the paper has
+            it: it depends on what else is pooled.
+        trainings: evaluations of the search that ended, were cut short, were refused, failed.
+    """
+
+    format: Literal[1] = 1
+    hypervolume: tuple[float, ...]
+    feasible: tuple[float, ...]
+    pooled: float
+    trainings: tuple[int, int, int, int]
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def evaluation_key(job: Mapping[str, Any], data: str, seed: int, rows: str, share: float, version: str) -> str:
+    """Return the key of an evaluation: a digest of all that its figures follow from.
+
+    Args:
+        job: with the setting and the lengths that count.
+        data: digest of the tables.
+    """
+    text = msgspec.json.encode([job, data, seed, rows, share, version], order="deterministic")
+    return hashlib.sha256(text).hexdigest()[:24]
+
+
+class Ledger:
+    """The evaluations of a folder, in memory by key, and on the disk as they come."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / LEDGER_FILE
+        self.known = {each.key: each for each in read_lines(self.path, Evaluation)}
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Append an evaluation, flushed; an incomplete last line is dropped first."""
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            with os.fdopen(descriptor, "r+b", buffering=0) as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(0, end - 1))
+                if end and file.read(1) != b"\n":
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
+                    file.seek(0, os.SEEK_END)
+                file.write(msgspec.json.encode(evaluation) + b"\n")
+                os.fsync(file.fileno())
+        except OSError as error:
+            reason = f"cannot write {self.path}: {error.strerror}"
+            raise OutputError(reason, code="unwritable", value=str(self.path)) from error
+        self.known[evaluation.key] = evaluation
+
+
+def read_lines(path: Path, kind: type[T]) -> list[T]:
+    """Return the records of a file, without an incomplete last line; none if there is no file.
+
+    Raises:
+        FileFormatError: a line is damaged, or of another format version.
+    """
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [decode_versioned(line, kind, FORMAT, field=f"{path}, line {at}") for at, line in enumerate(lines, start=1)]
+
+
+def read_one(path: Path, kind: type[T]) -> T:
+    """Return the record of a file; errors as of :func:`read_lines`, and if there is no file."""
+    return read_versioned(path, kind, FORMAT)
+
+
+def write_lines(path: Path, records: Iterable[msgspec.Struct]) -> None:
+    """Write records, one a line, replacing the file in one step."""
+    with atomic_write(path) as file:
+        file.write(b"".join(msgspec.json.encode(each) + b"\n" for each in records))

@@ -1,0 +1,349 @@
+"""Strategies of search behind one interface: ``ask`` for settings, ``tell`` what they gave.
+
+All draws are from the seed, and what is asked depends on nothing but the seed and what was told. So a search that is
+repeated with stored results takes the same path, whatever was running side by side.
+
+Sources: NSGA-II with the operators of the CMOSB paper, Section VII-A, from pymoo; the tree-structured Parzen estimator
+and Gaussian processes from Optuna; the empirical settings of Section VII-C.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from labelward.errors import DependencyError
+from labelward.job import TuneSection
+from labelward.tuning.space import Setting, Value, Variable
+
+BATCH = 2
+"""Settings that a strategy which learns from each asks for at a time; fixed, so that workers change nothing."""
+STARTUP = 10
+"""Settings that ``tpe`` draws evenly before its model decides."""
+_EMPIRICAL = (
+    {"model.trees": 5, "model.depth": 3, "model.learning_rate": 0.3},
+    {"model.trees": 20, "model.depth": 7, "model.learning_rate": 0.1},
+    {"model.trees": 10, "model.depth": 5, "model.learning_rate": 0.3},
+)
+"""FATE, VF²Boost, average; all with one local tree, and four rows of five for each tree."""
+_COMMON = {"model.row_fraction": 0.8, "local-trees.count": 1, "purity-threshold.threshold": 1.0}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a setting gave.
+
+    Attributes:
+        setting: a value for each variable.
+        values: the objectives, all minimized; of a setting that failed or is refused the worst.
+        excess: by constraint by how much it is exceeded; 0 or less within.
+    """
+
+    setting: Setting
+    values: tuple[float, ...]
+    excess: tuple[float, ...] = ()
+
+
+class Search(ABC):
+    """A strategy.
+
+    Args:
+        variables: of the space.
+        section: ``[tune]``.
+        seed: of all draws.
+    """
+
+    def __init__(self, variables: Sequence[Variable], section: TuneSection, seed: int) -> None:
+        self.variables, self.section, self.seed = tuple(variables), section, seed
+        self.rng = np.random.default_rng(seed)
+
+    @abstractmethod
+    def ask(self) -> list[Setting]:
+        """Return the next settings; none where the strategy has no more."""
+
+    def tell(self, told: Sequence[Told]) -> None:  # noqa: B027
+        """Take the results of the settings asked for last, in their order.
+
+        Settings that come for free, such as the first trees of a model, are not told: they lie close together, and the
+        model of ``tpe`` finds less with them.
+        """
+
+    def random(self) -> Setting:
+        """Return a setting drawn evenly."""
+        return {each.name: each.at(float(self.rng.random())) for each in self.variables}
+
+
+class RandomSearch(Search):
+    """Independent settings, even over the ranges."""
+
+    def ask(self) -> list[Setting]:
+        """Return a few."""
+        return [self.random() for _ in range(BATCH)]
+
+
+class GridSearch(Search):
+    """The coarsest grid that has as many settings as there are evaluations, in an order drawn by the seed."""
+
+    def __init__(self, variables: Sequence[Variable], section: TuneSection, seed: int) -> None:
+        super().__init__(variables, section, seed)
+        levels = [1] * len(self.variables)
+        most = [len(each.choices) or (int(each.high - each.low) + 1 if each.whole else 2**30) for each in variables]
+        while np.prod(np.array(levels, np.float64)) < section.evaluations and levels != most:
+            free = [at for at, count in enumerate(levels) if count < most[at]]
+            levels[min(free, key=lambda at: levels[at])] += 1
+        axes = [
+            [each.at(0.5)] if count == 1 else [each.at(float(place)) for place in np.linspace(0.0, 1.0, count)]
+            for each, count in zip(self.variables, levels, strict=True)
+        ]
+        self._settings = list(itertools.product(*axes))
+        self._order = self.rng.permutation(len(self._settings)).tolist()
+
+    def ask(self) -> list[Setting]:
+        """Return the next few of the grid."""
+        chosen, self._order = self._order[:BATCH], self._order[BATCH:]
+        names = [each.name for each in self.variables]
+        return [dict(zip(names, self._settings[at], strict=True)) for at in chosen]
+
+
+class EmpiricalSearch(Search):
+    """The three settings that practice recommends, as far as the space has their variables."""
+
+    def __init__(self, variables: Sequence[Variable], section: TuneSection, seed: int) -> None:
+        super().__init__(variables, section, seed)
+        self._left = [{each.name: self._value(each, chosen) for each in self.variables} for chosen in _EMPIRICAL]
+
+    def ask(self) -> list[Setting]:
+        """Return them, once."""
+        found, self._left = list[Setting](self._left), []
+        return found
+
+    @staticmethod
+    def _value(variable: Variable, chosen: Mapping[str, float]) -> Value:
+        value = {**_COMMON, **chosen}.get(variable.name)
+        if value is None or variable.choices or not variable.low <= value <= variable.high:
+            return variable.at(0.5)
+        return int(value) if variable.whole else value
+
+
+class EvolutionarySearch(Search):
+    """NSGA-II: single-point crossover (.9) and bit flips (.1 a bit); SBX (.9, 2) and polynomial mutation (.1, 20)."""
+
+    def __init__(self, variables: Sequence[Variable], section: TuneSection, seed: int) -> None:
+        super().__init__(variables, section, seed)
+        from pymoo.algorithms.moo.nsga2 import NSGA2, binary_tournament
+        from pymoo.core.mixed import MixedVariableDuplicateElimination, MixedVariableMating, MixedVariableSampling
+        from pymoo.core.problem import Problem
+        from pymoo.core.termination import NoTermination
+        from pymoo.core.variable import Binary, Real
+        from pymoo.operators.crossover.pntx import SinglePointCrossover
+        from pymoo.operators.crossover.sbx import SBX
+        from pymoo.operators.mutation.bitflip import BFM
+        from pymoo.operators.mutation.pm import PM
+        from pymoo.operators.selection.tournament import TournamentSelection
+
+        chromosome: dict[str, Any] = {}
+        for each in self.variables:
+            chromosome |= {f"{each.name}:{bit}": Binary() for bit in range(each.bits)}
+            if not each.bits:
+                chromosome[each.name] = Real(bounds=(0.0, 1.0))
+        limits = len(section.constraints) if section.handling == "feasible-first" else 0
+        self._problem = Problem(vars=chromosome, n_obj=len(section.objectives), n_ieq_constr=limits)
+        once = MixedVariableDuplicateElimination()
+        self._algorithm = NSGA2(
+            pop_size=section.population,
+            sampling=MixedVariableSampling(),
+            mating=MixedVariableMating(
+                selection=TournamentSelection(func_comp=binary_tournament),
+                crossover={Binary: SinglePointCrossover(prob=0.9), Real: SBX(prob=0.9, eta=2)},
+                mutation={Binary: BFM(prob=1.0, prob_var=0.1), Real: PM(prob=1.0, prob_var=0.1, eta=20)},
+                eliminate_duplicates=once,
+            ),
+            eliminate_duplicates=once,
+        )
+        self._algorithm.setup(self._problem, termination=NoTermination(), seed=seed, verbose=False)
+        self._asked: Any = None
+
+    def ask(self) -> list[Setting]:
+        """Return a generation."""
+        self._asked = self._algorithm.ask()
+        return [] if self._asked is None else [self._setting(each.X) for each in self._asked]
+
+    def tell(self, told: Sequence[Told]) -> None:
+        """Select the next generation."""
+        from pymoo.core.evaluator import Evaluator
+        from pymoo.problems.static import StaticProblem
+
+        known = {"F": np.array([each.values for each in told])}
+        if self._problem.n_ieq_constr:
+            known["G"] = np.array([each.excess for each in told])
+        Evaluator().eval(StaticProblem(self._problem, **known), self._asked)
+        self._algorithm.tell(infills=self._asked)
+
+    def _setting(self, chromosome: Mapping[str, Any]) -> Setting:
+        found = {}
+        for each in self.variables:
+            bits = [bool(chromosome[f"{each.name}:{bit}"]) for bit in range(each.bits)]
+            code = sum(1 << place for place, bit in enumerate(reversed(bits)) if bit)
+            found[each.name] = each.decoded(code) if bits else each.at(float(chromosome[each.name]))
+        return found
+
+
+class ModelSearch(Search):
+    """A model of what settings give, from Optuna: Parzen estimators, or Gaussian processes.
+
+    Attributes:
+        kind: the sampler.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, variables: Sequence[Variable], section: TuneSection, seed: int) -> None:
+        super().__init__(variables, section, seed)
+        self._studies = self._begin()
+        self._trials: list[tuple[int, Any]] = []
+        self._turn = 0
+
+    def _begin(self) -> list[Any]:
+        """Return the studies, which take turns."""
+        return [study_of(len(self.section.objectives), sampler_of(self.kind, self.seed))]
+
+    def ask(self) -> list[Setting]:
+        """Return a few."""
+        self._trials = []
+        for _ in range(BATCH):
+            study = self._turn % len(self._studies)
+            self._trials.append((study, self._studies[study].ask(distributions_of(self.variables))))
+            self._turn += 1
+        return [self._setting(trial.params) for _, trial in self._trials]
+
+    def tell(self, told: Sequence[Told]) -> None:
+        """Extend the studies."""
+        for (study, trial), each in zip(self._trials, told, strict=True):
+            for name, excess in self._limits(each).items():
+                trial.set_constraint(name, excess)
+            self._studies[study].tell(trial, self._values(each, study))
+
+    def _values(self, told: Told, study: int) -> list[float]:
+        return list(told.values)
+
+    def _limits(self, told: Told) -> dict[str, float]:
+        if self.section.handling != "feasible-first":
+            return {}
+        return dict(zip(self.section.constraints, told.excess, strict=True))
+
+    def _setting(self, params: Mapping[str, Any]) -> Setting:
+        return {
+            each.name: each.rounded(params[each.name]) if not (each.choices or each.whole) else params[each.name]
+            for each in self.variables
+        }
+
+
+class ParzenSearch(ModelSearch):
+    """Tree-structured Parzen estimators of all variables together, after :data:`STARTUP` random settings."""
+
+    kind = "tpe"
+
+    def ask(self) -> list[Setting]:
+        """Return a few."""
+        if self._turn < STARTUP:
+            for _ in range(BATCH):
+                self._studies[0].enqueue_trial(dict(self.random()))
+        return super().ask()
+
+
+class GaussianSearch(ModelSearch):
+    """One Gaussian process for all objectives, by expected improvement of the hypervolume."""
+
+    kind = "gp"
+
+
+class BayesianSearch(ModelSearch):
+    """One Gaussian process for each objective, each with its share of the evaluations; results are pooled."""
+
+    kind = "gp"
+
+    def _begin(self) -> list[Any]:
+        return [study_of(1, sampler_of(self.kind, self.seed + at)) for at in range(len(self.section.objectives))]
+
+    def _values(self, told: Told, study: int) -> list[float]:
+        return [told.values[study]]
+
+
+def study_of(objectives: int, sampler: Any) -> Any:
+    """Return an Optuna study in memory that minimizes so many objectives."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna.create_study(directions=["minimize"] * objectives, sampler=sampler)
+
+
+def sampler_of(kind: str, seed: int) -> Any:
+    """Return an Optuna sampler; :class:`DependencyError` for a Gaussian process without torch."""
+    import optuna
+
+    if kind == "tpe":
+        return optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=1)
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise DependencyError(
+            "Gaussian processes need torch: pip install 'labelward[tune,nets]'",
+            code="dependency",
+            field="[tune] search",
+            value=kind,
+        ) from error
+    return optuna.samplers.GPSampler(seed=seed)
+
+
+def distributions_of(variables: Sequence[Variable]) -> dict[str, Any]:
+    """Return Optuna's distributions of variables."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    found: dict[str, Any] = {}
+    for each in variables:
+        if each.choices:
+            found[each.name] = CategoricalDistribution(each.choices)
+        elif each.whole:
+            found[each.name] = IntDistribution(int(each.low), int(each.high))
+        else:
+            found[each.name] = FloatDistribution(each.low, each.high, log=each.log)
+    return found
+
+
+def trial_of(variables: Sequence[Variable], told: Told, limits: Mapping[str, float]) -> Any:
+    """Return a finished Optuna trial."""
+    import optuna
+
+    return optuna.trial.create_trial(
+        params=dict(told.setting),
+        distributions=distributions_of(variables),
+        values=list(told.values),
+        constraints=dict(limits) or None,
+    )
+
+
+SEARCHES: Mapping[str, type[Search]] = {
+    "tpe": ParzenSearch,
+    "gp": GaussianSearch,
+    "nsga2": EvolutionarySearch,
+    "random": RandomSearch,
+    "grid": GridSearch,
+    "bayes": BayesianSearch,
+    "empirical": EmpiricalSearch,
+}
+
+
+def require_libraries() -> None:
+    """Raise :class:`DependencyError` where Optuna or pymoo is not installed."""
+    try:
+        import optuna  # noqa: F401
+        import pymoo  # noqa: F401
+    except ImportError as error:
+        raise DependencyError(
+            f"a search needs {error.name}: pip install 'labelward[tune]'", code="dependency", value=error.name
+        ) from error

@@ -1,0 +1,225 @@
+"""Search space: variables with their ranges, and the job that a setting of them stands for.
+
+Source: Section VI-A of the CMOSB paper, whose decision variables these are by default; its ranges are lost, and those
+here are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from labelward.defenses import DEFENSES
+from labelward.errors import JobError, unknown_name
+from labelward.federation.components import MODELS, with_defaults
+from labelward.job import ComponentSpec, Job, TuneVariable, Variant
+from labelward.parameters import check_value, parameter_annotation
+
+Value = int | float | str | bool
+Setting = Mapping[str, Value]
+"""A value for each variable, by its name."""
+
+TREES, EPOCHS = "model.trees", "model.epochs"
+CHAIN = "defenses"
+"""The variable that says which defenses act, in which order."""
+_OFF = {"local-trees.count": 0.0, "purity-threshold.threshold": 1.0}
+_FIXED = {"local-trees": {"mode": "add"}}
+_DIGITS = 6
+_NEAR = 0.02
+"""Share of a range next to ``off`` that stands for it: no search would draw the very value from real numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variable:
+    """A variable: a range of numbers, or a list of choices.
+
+    Attributes:
+        name: as in :class:`~labelward.job.TuneVariable`.
+        whole: whether it takes whole numbers, which evolutionary search codes as bits.
+        off: the value at which the defense does not act, as it does not where a real number comes near; None: it always
+            acts.
+    """
+
+    name: str
+    low: float = 0.0
+    high: float = 0.0
+    whole: bool = False
+    log: bool = False
+    choices: tuple[Value, ...] = ()
+    off: float | None = None
+
+    @property
+    def bits(self) -> int:
+        """Bits of its code; 0 for a real number."""
+        if self.choices:
+            return (len(self.choices) - 1).bit_length()
+        return int(self.high - self.low).bit_length() if self.whole else 0
+
+    def at(self, place: float) -> Value:
+        """Return the value at a place from 0 to 1: of the range, of its logarithm, or of the list."""
+        if self.choices:
+            return self.choices[min(int(place * len(self.choices)), len(self.choices) - 1)]
+        if self.whole:
+            return int(self.low) + min(int(place * (self.high - self.low + 1)), int(self.high - self.low))
+        if self.log:
+            return self.rounded(math.exp(math.log(self.low) + place * math.log(self.high / self.low)))
+        return self.rounded(self.low + place * (self.high - self.low))
+
+    def decoded(self, code: int) -> Value:
+        """Return the value of a code of :attr:`bits` bits; all codes have one, spread evenly."""
+        last = (len(self.choices) or int(self.high - self.low) + 1) - 1
+        place = round(code * last / max(1, (1 << self.bits) - 1))
+        return self.choices[place] if self.choices else int(self.low) + place
+
+    def rounded(self, value: float) -> float:
+        """Return a real value with as many digits as a job file shows, within the range; near ``off`` that value."""
+        if self.off is not None and self.low <= self.off <= self.high:
+            near = _NEAR * (self.high - self.low)
+            value = self.off if abs(value - self.off) <= near else value
+        return min(max(float(f"{value:.{_DIGITS}g}"), self.low), self.high)
+
+    def place(self, value: Value) -> float:
+        """Return where a value is between 0 and 1; the opposite of :meth:`at`, for the middle of a whole number."""
+        if self.choices:
+            return (self.choices.index(value) + 0.5) / len(self.choices)
+        number = float(value)
+        if self.whole:
+            return (number - self.low + 0.5) / (self.high - self.low + 1)
+        if self.log:
+            return math.log(number / self.low) / math.log(self.high / self.low)
+        return (number - self.low) / (self.high - self.low)
+
+
+@dataclass(frozen=True)
+class Space:
+    """The variables of a search, and the job that they vary.
+
+    Raises:
+        JobError: a variable that neither the model nor a defense has, or a range outside what it takes; or several
+            variants where one is meant.
+    """
+
+    job: Job
+    variables: tuple[Variable, ...]
+
+    @classmethod
+    def of(cls, job: Job, given: Sequence[TuneVariable], classes: int) -> Space:
+        """Return the space of a job: its ``[[tune.variable]]``, or the default one.
+
+        Args:
+            classes: of the labels; 0: a regression, for which the default has no purity threshold.
+        """
+        if len(job.defenses) > 1:
+            reason = "a search varies one chain of defenses; keep one entry, or none"
+            raise JobError(reason, code="conflict", field="[[defense]]", value=len(job.defenses))
+        if not given:
+            return cls(job, default_variables(job, classes))
+        return cls(job, tuple(_variable(job, each) for each in given))
+
+    @cached_property
+    def _base(self) -> dict[str, dict[str, Any]]:
+        """By kind the parameters of the job's own defenses."""
+        chain = self.job.defenses[0].chain if self.job.defenses else ()
+        return {spec.kind: dict(spec.params) for spec in chain}
+
+    def job_of(self, setting: Setting) -> tuple[Job, Variant]:
+        """Return the completed job of a setting, with its defenses as the only variant, and this variant.
+
+        Raises:
+            JobError: model or defenses refuse the setting.
+        """
+        model, kinds = dict(self.job.model.params), {kind: dict(params) for kind, params in self._base.items()}
+        for variable in self.variables:
+            kind, _, parameter = variable.name.partition(".")
+            if kind == "model":
+                model[parameter] = setting[variable.name]
+            elif variable.name != CHAIN:
+                kinds.setdefault(kind, dict(_FIXED.get(kind, {})))[parameter] = setting[variable.name]
+        chain, idle = list(kinds) if CHAIN not in setting else _chain(str(setting[CHAIN])), self._idle(setting)
+        specs = tuple(ComponentSpec(kind, kinds.get(kind, {})) for kind in chain if kind not in idle)
+        job = replace(
+            self.job,
+            model=ComponentSpec(self.job.model.kind, model),
+            defenses=(Variant(specs),) if specs else (),
+            tune=None,
+        )
+        job = with_defaults(job)
+        return job, job.variants()[-1]
+
+    def canonical(self, setting: Setting) -> dict[str, Value]:
+        """Return a setting without the parameters of defenses that do not act in it."""
+        idle = self._idle(setting)
+        return {name: value for name, value in setting.items() if name.partition(".")[0] not in idle}
+
+    def _idle(self, setting: Setting) -> set[str]:
+        """Return the kinds of defenses that a value of theirs, or the chain, leaves out."""
+        off = {each.name: each.off for each in self.variables if each.off is not None}
+        found = {name.partition(".")[0] for name, value in off.items() if setting[name] == value}
+        if CHAIN in setting:
+            named = {each.name.partition(".")[0] for each in self.variables} - {"model", CHAIN}
+            found |= named - set(_chain(str(setting[CHAIN])))
+        return found
+
+
+def default_variables(job: Job, classes: int) -> tuple[Variable, ...]:
+    """Return the decision variables of the CMOSB paper: those that the model has."""
+    takes = MODELS.classes()[job.model.kind].__dataclass_fields__
+    found = [
+        Variable(name=TREES, low=1, high=32, whole=True),
+        Variable(name="model.depth", low=1, high=8, whole=True),
+        Variable(name="model.row_fraction", low=0.1, high=1.0),
+        Variable(name="model.learning_rate", low=0.01, high=0.5),
+    ]
+    found = [each for each in found if each.name.partition(".")[2] in takes]
+    if job.model.kind == "secureboost":
+        found.append(Variable(name="local-trees.count", low=0, high=15, whole=True, off=0))
+        if classes:
+            found.append(Variable(name="purity-threshold.threshold", low=1 / classes, high=1.0, off=1.0))
+    if not found:
+        reason = f"{job.model.kind!r} has no default variables; name some"
+        raise JobError(reason, code="missing", field="[[tune.variable]]", value=job.model.kind)
+    return tuple(found)
+
+
+def _chain(text: str) -> list[str]:
+    """Return the kinds of defenses that a choice of :data:`CHAIN` names."""
+    return [] if text == "none" else text.split("+")
+
+
+def _variable(job: Job, given: TuneVariable) -> Variable:
+    kind, _, parameter = given.name.partition(".")
+    defenses, models = DEFENSES.classes(), MODELS.classes()
+    if given.name == CHAIN:
+        for choice in given.choices:
+            for each in _chain(str(choice)):
+                if each not in defenses:
+                    raise _refused(given, unknown_name("defense", each, defenses), each)
+        return Variable(name=CHAIN, choices=given.choices)
+    if kind != "model" and kind not in defenses:
+        raise _refused(given, unknown_name("defense", kind, ["model", CHAIN, *defenses]), kind)
+    owner: type[Any] = models[job.model.kind] if kind == "model" else defenses[kind]
+    takes = [name for name, each in owner.__dataclass_fields__.items() if each.init]
+    if parameter not in takes:
+        raise _refused(given, unknown_name("parameter", parameter, takes), parameter)
+    annotation, inner = parameter_annotation(owner, parameter)
+    off = _OFF.get(given.name) if given.off is None else given.off
+    for key in ("choices",) if given.choices else ("low", "high"):
+        for value in given.choices if given.choices else (getattr(given, key),):
+            if value != off:
+                whole = inner is int and isinstance(value, float) and value.is_integer()
+                check_value(given.field_path(key), int(value) if whole else value, annotation)
+    if given.choices:
+        return Variable(name=given.name, choices=given.choices, off=off)
+    assert given.low is not None
+    assert given.high is not None
+    whole = inner is int if given.coding is None else given.coding == "bits"
+    if inner is int and not whole:
+        raise JobError("takes whole numbers", code="conflict", field=given.field_path("coding"), value=given.coding)
+    return Variable(name=given.name, low=given.low, high=given.high, whole=whole, log=given.log, off=off)
+
+
+def _refused(given: TuneVariable, reason: str, value: str) -> JobError:
+    return JobError(reason, code="unknown", field="[[tune.variable]] name", value=value)

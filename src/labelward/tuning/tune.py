@@ -1,0 +1,373 @@
+"""Search for the settings of a job that no other setting beats in utility, cost and leakage; resumable.
+
+Every evaluation is on the disk before the search hears of it. A search that was killed asks for the same settings
+again, is told of those that are stored, and goes on with the rest; the number of workers changes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelward.errors import InputError, JobError, OutputError
+from labelward.federation.components import check_job, with_defaults
+from labelward.federation.progress import Watch, no_log
+from labelward.job import Job, TuneSection, TuneVariable
+from labelward.runs.directory import check_output, locked_output
+from labelward.runs.private_seeds import keep_seeds, resolve_seeds
+from labelward.runs.secure_files import atomic_write, private_folder, write_json
+from labelward.tuning import ledger
+from labelward.tuning.confirm import confirm, confirmed_seeds
+from labelward.tuning.constraints import excesses, feasible, penalized
+from labelward.tuning.evaluate import Evaluator, Plan, Task
+from labelward.tuning.ledger import Evaluation, FrontPoint, Ledger, SearchRecord, SearchSummary
+from labelward.tuning.pareto import Points, front_of, hypervolume, hypervolumes, pooled_bounds, ranks_of
+from labelward.tuning.search import SEARCHES, Search, Told, require_libraries, trial_of
+from labelward.tuning.space import Setting
+from labelward.tuning.workers import Workers, workers
+
+_IDLE = 50
+"""Times that a strategy may ask for known settings only before the search ends."""
+_FAILURES = 8
+"""Failures from which more than half ends a search."""
+_ROUNDING = 1e-9
+JOURNAL = "optuna.journal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneResult:
+    """What a search found.
+
+    Attributes:
+        record: what its evaluations share, with the bounds of the hypervolume.
+        evaluations: of the search, in the order in which it asked.
+        front: the points that no other within the limits beats; all of them where none is within.
+    """
+
+    record: SearchRecord
+    evaluations: tuple[Evaluation, ...]
+    front: tuple[FrontPoint, ...]
+
+
+def tune(
+    job: Job,
+    space: Sequence[TuneVariable] = (),
+    *,
+    out: Path,
+    jobs: int = 1,
+    force: bool = False,
+    watch: Watch = no_log,
+    repeat: Sequence[Path] = (),
+) -> TuneResult:
+    """Search the settings of a job, or go on with what is missing, and measure the front again.
+
+    Args:
+        job: with ``[tune]``; without one, its defaults hold.
+        space: variables; none: those of ``[tune]``, or its defaults.
+        out: a new folder, or that of the same search, which is resumed.
+        jobs: number of evaluations side by side, each in a process of its own.
+        force: clear a folder of any search first.
+        watch: hears how far it is.
+        repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
+
+    Raises:
+        InputError: of any kind, before anything is written; or more than half of the trainings fail.
+        DependencyError: Optuna or pymoo is not installed.
+    """
+    require_libraries()
+    section = job.tune or TuneSection()
+    if space:
+        section = dataclasses.replace(section, variables=tuple(space))
+    job = dataclasses.replace(with_defaults(job), tune=section)
+    _check(job)
+    check_output(out, job, "tune", force=force)
+    private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
+    plan = Plan(job=job, section=section, private={party: seed.hex() for party, seed in private.items()})
+    evaluator = Evaluator(plan, private)
+    search = SEARCHES[section.search](evaluator.space.variables, section, job.run.seeds[0])
+    with locked_output(out, job, "tune", force=force):
+        keep_seeds(out, private)
+        record = _record(out, evaluator)
+        evaluator.plan = dataclasses.replace(plan, units=record.units)
+        held = Ledger(out)
+        with workers(evaluator, jobs) as evaluate:
+            run = _Tuning(evaluator, search, record, held, evaluate, watch)
+            asked = run.search_all()
+            front = confirm(evaluator, run.measured, _front(section, asked), watch)
+        result = TuneResult(record=record, evaluations=tuple(asked), front=tuple(front))
+        _store(out, evaluator, result)
+        return result
+
+
+def _check(job: Job) -> None:
+    """Refuse a job that a search cannot vary."""
+    if job.network is not None:
+        reason = "a search trains all parties in one process; remove the section"
+        raise JobError(reason, code="conflict", field="[network]")
+    if len(job.run.seeds) > 1:
+        reason = "a search has one seed; those on which its front is measured again follow from it"
+        raise JobError(reason, code="conflict", field="[run] seeds", value=job.run.seeds)
+    check_job(job)
+
+
+def _record(out: Path, evaluator: Evaluator) -> SearchRecord:
+    """Return what all evaluations of a folder share: as it is stored, or measured now.
+
+    Raises:
+        OutputError: it is of another version of labelward, or of other data.
+    """
+    path = out / ledger.SEARCH_FILE
+    if path.exists():
+        record = ledger.read_one(path, SearchRecord)
+        for what, stored, now in (
+            ("version of labelward", record.version, evaluator.version),
+            ("data", record.data, evaluator.digest),
+        ):
+            if stored != now:
+                reason = f"is of another {what} ({stored}, now {now}); choose another folder, or use --force"
+                raise OutputError(reason, code="other-run", field=str(path), value=stored)
+        return record
+    section, units = evaluator.section, evaluator.units()
+    evaluator.plan = dataclasses.replace(evaluator.plan, units=units)
+    dearest, own_columns = evaluator.dearest()
+    best, worst = evaluator.objectives.bounds(dearest).tolist()
+    record = SearchRecord(
+        version=evaluator.version,
+        data=evaluator.digest,
+        dataset=evaluator.dataset,
+        seed=evaluator.seed,
+        search=section.search,
+        evaluations=section.evaluations,
+        objectives=section.objectives,
+        constraints=dict(section.constraints),
+        variables=tuple(dataclasses.asdict(each) for each in evaluator.space.variables),
+        bounds=(tuple(best), tuple(worst)),
+        units=units,
+        own_columns=own_columns,
+        utility_metric=evaluator.objectives.utility_metric,
+        margin=section.margin,
+    )
+    write_json(path, record)
+    return record
+
+
+@dataclass
+class _Tuning:
+    """The loop: ask, evaluate what is not known, tell."""
+
+    evaluator: Evaluator
+    search: Search
+    record: SearchRecord
+    held: Ledger
+    evaluate: Workers
+    watch: Watch
+    spent: float = 0.0
+    cheapest: float | None = None
+    asked: dict[str, Evaluation] = field(default_factory=dict)
+
+    def search_all(self) -> list[Evaluation]:
+        """Return all evaluations of the search, in the order in which it asked."""
+        section, idle = self.evaluator.section, 0
+        shares = section.fidelity or (1.0,)
+        while self.spent < section.evaluations and idle < _IDLE:
+            settings, before = self.search.ask(), self.spent
+            if not settings:
+                break
+            found = self._batch(settings, shares[0])
+            for share in shares[1:]:
+                found = self._promoted(settings, found, share)
+            if len(found) == len(settings):
+                self.search.tell([Told(each.setting, self._values(each), self._excess(each)) for each in found])
+            idle = idle + 1 if self.spent == before else 0
+        self.watch("runs", section.evaluations, section.evaluations, "")
+        return list(self.asked.values())
+
+    def measured(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Evaluation]]:
+        """Yield evaluations, those that are stored at once, the others as they end, when they are stored as well."""
+        missing = {}
+        for task in tasks:
+            key = self.evaluator.key(task)
+            if key in self.held.known:
+                yield task, self.held.known[key]
+            else:
+                missing[key] = task
+        for task, evaluation in self.evaluate(list(missing.values())):
+            self.held.add(evaluation)
+            yield task, evaluation
+
+    def _batch(self, settings: Sequence[Setting], share: float) -> list[Evaluation]:
+        """Return the evaluations of settings, as many as the budget allows; a known one costs nothing."""
+        budget, tasks = self.evaluator.section.evaluations, list[tuple[str, Task]]()
+        for setting in settings:
+            cheapest = self.cheapest if share == 1.0 else None
+            task = Task(setting=setting, seed=self.evaluator.seed, share=share, cheapest=cheapest)
+            key = self.evaluator.key(task)
+            if key not in self.asked and key not in dict(tasks):
+                if self.spent + share > budget + _ROUNDING:
+                    break
+                self.spent += share
+            tasks.append((key, task))
+        before = round(self.spent - share * len(tasks))
+        for done, (task, evaluation) in enumerate(self.measured([task for _, task in tasks])):
+            if evaluation.key not in self.asked:
+                self.watch("runs", max(0, before) + done, budget, _describe(task.setting))
+        found = [self.held.known[key] for key, _ in tasks]
+        self.asked |= {each.key: each for each in found}
+        self._keep_cheapest(found)
+        self._check_failures()
+        return found
+
+    def _promoted(self, settings: Sequence[Setting], found: list[Evaluation], share: float) -> list[Evaluation]:
+        """Return the evaluations with those of the better half made anew on more rows."""
+        if not found:
+            return found
+        order = np.argsort(ranks_of(np.array([self._values(each) for each in found])), kind="stable")
+        better = sorted(order[: (len(found) + 1) // 2].tolist())
+        again = self._batch([settings[at] for at in better], share)
+        for at, evaluation in zip(better, again, strict=False):
+            found[at] = evaluation
+        return found
+
+    def _keep_cheapest(self, found: Sequence[Evaluation]) -> None:
+        """Keep the cost of the cheapest setting within all limits, where trainings may be cut short."""
+        section = self.evaluator.section
+        limited = section.cut_short and section.handling != "none" and "leakage" in section.constraints
+        if not limited or "cost" not in section.objectives:
+            return
+        place = section.objectives.index("cost")
+        for each in found:
+            for point in each.points if each.share == 1.0 else ():
+                if max(excesses(section, point.values)) <= 0:
+                    cost = point.values[place]
+                    self.cheapest = cost if self.cheapest is None else min(self.cheapest, cost)
+
+    def _check_failures(self) -> None:
+        failed = [each for each in self.asked.values() if each.status == "failed"]
+        if len(failed) >= _FAILURES and 2 * len(failed) > len(self.asked):
+            raise InputError(
+                f"{len(failed)} of {len(self.asked)} trainings failed, the last one with: {failed[-1].reason}",
+                code="failed",
+                field="[tune]",
+                value=len(failed),
+            )
+
+    def _values(self, evaluation: Evaluation) -> tuple[float, ...]:
+        """Return what the strategy hears; of a training that was cut short it is that of its last point."""
+        if evaluation.points:
+            return penalized(self.evaluator.section, evaluation.points[-1].values)
+        best, worst = self.record.bounds
+        return tuple(2 * high - low for low, high in zip(best, worst, strict=True))
+
+    def _excess(self, evaluation: Evaluation) -> tuple[float, ...]:
+        section = self.evaluator.section
+        if evaluation.points:
+            return excesses(section, evaluation.points[-1].values)
+        return (1.0,) * len(section.constraints)
+
+
+Compared = tuple[dict[str, Any], tuple[float, ...]]
+"""A setting and its objectives."""
+
+
+def compared(evaluations: Sequence[Evaluation]) -> list[Compared]:
+    """Return all settings of whole trainings, in the order of the search; of the same setting one."""
+    found = {repr(sorted(each[0].items())): each for one in evaluations if one.share == 1.0 for each in one.compared()}
+    return list(found.values())
+
+
+def values_of(values: Sequence[tuple[float, ...]], objectives: int) -> Points:
+    """Return float64 [points, objectives]."""
+    return np.array(values, np.float64).reshape(-1, objectives)
+
+
+def summary_of(section: TuneSection, result: TuneResult) -> SearchSummary:
+    """Return the hypervolume of a search, evaluation by evaluation."""
+    bounds, objectives = np.array(result.record.bounds), len(section.objectives)
+    whole = [each for each in result.evaluations if each.share == 1.0]
+    values = [values_of([point.values for point in each.points], objectives) for each in whole]
+    every = np.concatenate([np.empty((0, objectives)), *values])
+    ends = np.cumsum([len(each) for each in values], dtype=np.int64)
+    within = feasible(section, every)
+    all_points = [0.0, *hypervolumes(every, bounds)]
+    counted = [0.0, *hypervolumes(every[within], bounds)]
+    reached = [0, *np.cumsum(within).tolist()]
+    states = [each.status for each in result.evaluations]
+    return SearchSummary(
+        hypervolume=tuple(all_points[end] for end in ends),
+        feasible=tuple(counted[reached[end]] for end in ends),
+        pooled=hypervolume(every, pooled_bounds([every])) if len(every) else 0.0,
+        trainings=(states.count("done"), states.count("cut"), states.count("refused"), states.count("failed")),
+    )
+
+
+def _front(section: TuneSection, asked: Sequence[Evaluation]) -> list[FrontPoint]:
+    """Return the points within the limits that none of these beats; without any within, those nearest to the limits."""
+    points = compared(asked)
+    values = values_of([each for _, each in points], len(section.objectives))
+    within = feasible(section, values)
+    if not within.any():
+        far = np.array([sum(max(0.0, each) for each in excesses(section, row)) for row in values.tolist()])
+        chosen = np.flatnonzero(far == far.min()) if len(far) else np.empty(0, np.int64)
+    else:
+        chosen = np.flatnonzero(within)
+    chosen = chosen[front_of(values[chosen])]
+    ordered = sorted(chosen.tolist(), key=lambda at: points[at][1])
+    return [
+        FrontPoint(number=number, setting=points[at][0], found=points[at][1], feasible=bool(within[at]))
+        for number, at in enumerate(ordered, 1)
+    ]
+
+
+def _store(out: Path, evaluator: Evaluator, result: TuneResult) -> None:
+    """Write the front, a job file for each of its points, and the search as Optuna's dashboard reads it."""
+    ledger.write_lines(out / ledger.FRONT_FILE, result.front)
+    write_json(out / ledger.RESULT_FILE, summary_of(evaluator.section, result))
+    folder = out / ledger.SETTINGS
+    shutil.rmtree(folder, ignore_errors=True)
+    private_folder(folder)
+    seeds = confirmed_seeds(evaluator.section, evaluator.seed)
+    for point in result.front:
+        job, _ = evaluator.space.job_of(point.setting)
+        job = dataclasses.replace(job, run=dataclasses.replace(job.run, seeds=seeds))
+        with atomic_write(folder / f"{point.number}.toml") as file:
+            file.write(job.to_toml().encode())
+    _write_journal(out / JOURNAL, evaluator, result.evaluations)
+
+
+def _write_journal(path: Path, evaluator: Evaluator, evaluations: Sequence[Evaluation]) -> None:
+    """Write the search as an Optuna storage, which ``optuna-dashboard`` opens."""
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    path.unlink(missing_ok=True)
+    section = evaluator.section
+    study = optuna.create_study(
+        study_name=evaluator.dataset,
+        directions=["minimize"] * len(section.objectives),
+        storage=JournalStorage(JournalFileBackend(str(path))),
+    )
+    trials = []
+    for each in evaluations:
+        if each.status == "done" and each.share == 1.0:
+            told = Told(each.setting, each.points[-1].values, excesses(section, each.points[-1].values))
+            limits = dict(zip(section.constraints, told.excess, strict=True))
+            trials.append(trial_of(evaluator.space.variables, told, limits))
+    study.add_trials(trials)
+    path.chmod(0o600)
+
+
+def _describe(setting: Setting) -> str:
+    """Return a setting in words."""
+    return ", ".join(f"{name.partition('.')[2] or name} {_text(value)}" for name, value in setting.items())
+
+
+def _text(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
