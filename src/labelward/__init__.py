@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from labelward.api import attack, measure_epsilon, predict, simulate, train
     from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, ColumnGuess, LabelGuess
     from labelward.auditing.audit import audit
+    from labelward.auditing.measure import measure
     from labelward.errors import LabelwardError
     from labelward.federation.model import FederatedModel
     from labelward.he.base import Engine
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from labelward.planning.cost_estimate import estimate_cost
     from labelward.planning.estimate import NetworkLink
     from labelward.policy.base import Policy
+    from labelward.tuning.tune import tune
 
 __all__ = [
     "Attack",
@@ -42,17 +44,20 @@ __all__ = [
     "audit",
     "estimate_cost",
     "load_job",
+    "measure",
     "measure_epsilon",
     "parse_job",
     "predict",
     "simulate",
     "train",
+    "tune",
 ]
 
 _MODULES = {
     "api": ("attack", "measure_epsilon", "predict", "simulate", "train"),
     "attacks.base": ("Attack", "AttackerData", "AuxiliaryKnowledge", "ColumnGuess", "LabelGuess"),
     "auditing.audit": ("audit",),
+    "auditing.measure": ("measure",),
     "errors": ("LabelwardError",),
     "federation.model": ("FederatedModel",),
     "he.base": ("Engine",),
@@ -61,6 +66,7 @@ _MODULES = {
     "planning.cost_estimate": ("estimate_cost",),
     "planning.estimate": ("NetworkLink",),
     "policy.base": ("Policy",),
+    "tuning.tune": ("tune",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -35,6 +35,9 @@ from typing import Any, Literal, Self, TypeVar
 LEAST_LIKENESS = 0.65
 """Of a name that is suggested, as :func:`difflib.get_close_matches` has it: one letter of three may be wrong."""
 
+LONGEST_REASON = 800
+"""Characters of what is said about a peer, most of which may be its own account of a failure."""
+
 Translated = TypeVar("Translated", bound="LabelwardError")
 
 Code = Literal[
@@ -87,6 +90,10 @@ Code = Literal[
     "failed",  # an engine that was closed, or whose worker ended
 ]
 """What is wrong, in one word; stable across versions."""
+
+
+class DataWarning(UserWarning):
+    """What was noticed in a table that can be used; a command prints it as one line."""
 
 
 class LabelwardError(Exception):
@@ -188,7 +195,8 @@ class PeerError(ProtocolError):
     """A peer is dead, silent or failed.
 
     Attributes:
-        peer: the party that is to blame.
+        peer: the party that is to blame; or that says so of another, which may not be true.
+        about: that other party; None: what is said is known first-hand, or the peer says it of itself.
         message: the message type that was awaited or sent, if any.
         step: its step (such as tree and level), if any.
     """
@@ -203,11 +211,14 @@ class PeerError(ProtocolError):
         step: tuple[int, ...] | None = None,
         field: str = "",
         value: Any = None,
+        about: str | None = None,
     ) -> None:
+        reason = quoted(reason, LONGEST_REASON)
         super().__init__(reason, code=code, field=field, value=value)
         where = f" (message {message}, step {list(step or ())})" if message else ""
-        self.args = (f"party {peer!r}: {reason}{where}",)
-        self.peer, self.message, self.step = peer, message, step
+        whom = f" says of party {about!r}" if about else ""
+        self.args = (f"party {peer!r}{whom}: {reason}{where}",)
+        self.peer, self.message, self.step, self.about = peer, message, step, about
 
 
 class PeerDisagreementError(PeerError):
@@ -234,6 +245,17 @@ class EncryptionError(LabelwardError):
     """A key that is too short, a value out of the encoding's range, a ciphertext of another key."""
 
     exit_code = 2
+
+
+def quoted(text: object, most: int = 80) -> str:
+    """Return text that another party wrote as it may be shown, logged and sent on: one line, printable, short.
+
+    Args:
+        most: characters; what is longer ends in ``...``.
+    """
+    read = bytes(text[: 4 * most]).decode(errors="replace") if isinstance(text, bytes | memoryview) else str(text)
+    short = read if len(read) <= most else read[: most - 3] + "..."
+    return "".join(char if char.isprintable() else "?" for char in short)
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:

@@ -45,4 +45,9 @@ FAMILIES = (
         models={"pivodl": "protocols.pivodl.params:Pivodl"},
         messages=("messages.pivodl",),
     ),
+    FamilyEntry(
+        family="protocols.pivodl.federboost:FederBoostFamily",
+        models={"federboost": "protocols.pivodl.params:FederBoost"},
+        messages=("messages.federboost",),
+    ),
 )

@@ -76,6 +76,12 @@ def documented_fields(cls: type[Any]) -> Iterator[tuple[Field[Any], str]]:
         yield each, next((meta.description for meta in metas if meta.description), "")
 
 
+def parameter_annotation(cls: type[Any], name: str) -> tuple[Any, type[Any]]:
+    """Return the annotation of a parameter, and the type inside it; :class:`KeyError` for an unknown name."""
+    annotation = _checked_fields(cls)[name]  # type: ignore[arg-type]  # mypy takes the hash of the instances
+    return annotation, _unwrap(annotation)[0]
+
+
 def check_value(field: str, value: Any, annotation: Any) -> Any:
     """Return a value converted to an annotation.
 

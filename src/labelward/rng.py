@@ -23,6 +23,7 @@ import secrets
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def learning(seed: int, party: str, index: int, purpose: str) -> np.random.Generator:
@@ -31,6 +32,12 @@ def learning(seed: int, party: str, index: int, purpose: str) -> np.random.Gener
     Different arguments give independent streams (the key is hashed with SHA-256).
     """
     return keyed(hashlib.sha256(f"{seed}\x1f{party}\x1f{index}\x1f{purpose}".encode()).digest())
+
+
+def column_sample(seed: int, party: str, tree: int, columns: int, fraction: float) -> NDArray[np.int64]:
+    """Return the positions of the columns that a party with columns draws for one tree, ascending; at least one."""
+    draws = learning(seed, party, tree, "columns")
+    return np.sort(draws.choice(columns, max(1, int(fraction * columns)), replace=False))
 
 
 def keyed(key: bytes) -> np.random.Generator:

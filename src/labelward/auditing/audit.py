@@ -9,28 +9,32 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from labelward.attacks import STANDING
 from labelward.attacks.base import UPPER_BOUND, Attack, AttackerData, Guess, LabelGuess
-from labelward.attacks.coalition import joined_data
 from labelward.attacks.instance_spaces import observed_leaves
+from labelward.auditing.measure import (
+    AttackedView,
+    FinishedTraining,
+    attack_training,
+    attackers_of,
+    own_data,
+    run_training,
+)
 from labelward.auditing.traffic import wire_flows
-from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables
+from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables, warn_of_label_proxies
 from labelward.defenses.leakage_meter import LeakageMeter
-from labelward.errors import DataError, JobError, OutputError, PolicyError
+from labelward.errors import DataError, InputError, JobError, OutputError, PolicyError
 from labelward.federation.components import (
     attack_with_defaults,
-    attacking_parties,
-    bare_attack,
     check_job,
     make_attack,
     make_engine,
@@ -40,25 +44,22 @@ from labelward.federation.components import (
 from labelward.federation.leakage_monitor import measure_view, monitored_chains, readings_of
 from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import (
-    MODEL,
     VIEW,
     Protections,
-    SimulationResult,
     insecure_reasons,
     key_info,
-    simulate_job,
 )
 from labelward.he import Engine
 from labelward.job import ComponentSpec, Job, Variant
 from labelward.leakage.embeddings import Explainer
 from labelward.leakage.privacy_figures import PrivacyScorer, ViewGuess
-from labelward.leakage.run_attack import attack_and_score, sample_known_rows, score_baselines, score_without_view
+from labelward.leakage.run_attack import sample_known_rows, score_baselines, score_without_view, told_column
 from labelward.metrics.utility import Baselines, baselines, utility
-from labelward.party.joined_view import SEPARATOR, JoinedView
+from labelward.party.joined_view import SEPARATOR
 from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
 from labelward.planning.cost_model import CostModel, cost_model, estimate_or_none
-from labelward.protocols.family import ModelFamily, attacker_data
+from labelward.protocols.family import ModelFamily
 from labelward.rng import SecureRandom
 from labelward.runs.directory import check_output, locked_output, store_data
 from labelward.runs.estimate import Estimate
@@ -123,6 +124,7 @@ def audit(
     private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
     first = load_dataset(job, job.run.seeds[0], source, private=private)
     _check_data(job, first)
+    warn_of_label_proxies(first)
     for seed in job.run.seeds[1:]:  # refuse an unusable draw before anything is written
         load_dataset(job, seed, source, private=private)
     attacks = _with_standing(job, first)
@@ -165,13 +167,11 @@ def _check_data(job: Job, data: VerticalDataset) -> None:
         programs.check(data, monitored_chains(job, data, variant, seed=job.run.seeds[0]))
     for number, attack in enumerate(job.attacks, 1):
         made = make_attack(attack)
-        made.check_class_counts(len(data.ids), len(data.classes))
-        if made.needs_class_counts and not data.classes:
-            reason = f"{attack.kind!r} infers classes, but this job is a regression"
-            raise JobError(reason, code="unsupported", field=f"[[attack]] {number}", value=attack.kind)
         try:
-            sample_known_rows(data.train_labels, made.labels_needed, seed=job.run.seeds[0])
-        except DataError as error:
+            made.check_labels(len(data.ids), len(data.classes))
+            told = data.train_labels if made.known_column is None else told_column(made, data)
+            sample_known_rows(told, made.labels_needed, seed=job.run.seeds[0])
+        except InputError as error:
             raise error.under(f"[[attack]] {number}:").translated(JobError) from error
     for party in data.parties:
         if party.name.lower() == "truth" or party.name.lower().startswith("known-"):
@@ -204,19 +204,6 @@ class _Seed:
     comparisons: dict[tuple[str, ComponentSpec], tuple[tuple[Guess, ...], dict[str, Any]]] = field(default_factory=dict)
     bounds: dict[Hashable, Guess] = field(default_factory=dict)
 
-    def own(self, party: str) -> AttackerData:
-        """Return a party's columns, and the labels that it holds, as its attacks take them; or a coalition's."""
-        if SEPARATOR in party:
-            members = party.split(SEPARATOR)
-            return joined_data(members, [self.own(member) for member in members])
-        own = next(each for each in self.data.parties if each.name == party)
-        found = dataclasses.replace(attacker_data(own), outside=own.test)
-        if party not in self.data.holders:
-            return found
-        held = self.data.holds(party)[: len(self.data.train_values)]
-        labels = np.where(held, self.data.train_values, np.nan)
-        return dataclasses.replace(found, labels=labels, weights=self.data.train_weights)
-
     def compared(
         self, name: ComponentSpec, attack: Attack, view: View, own: AttackerData
     ) -> tuple[tuple[Guess, ...], dict[str, Any]]:
@@ -248,22 +235,13 @@ class _Seed:
 
 @dataclass(frozen=True)
 class _Run:
-    """A training that came to its end."""
+    """A training that came to its end, and where it is kept."""
 
     at: _Seed
-    variant: Variant
     deviation: MaliciousRun | None
     folder: Path
-    ended: SimulationResult
-    views: dict[str, View]
+    training: FinishedTraining
     estimate: Estimate | None
-    joined: dict[str, View] = field(default_factory=dict)
-
-    def view(self, party: str) -> View:
-        """Return the view of a party, or of a coalition."""
-        if SEPARATOR in party and party not in self.joined:
-            self.joined[party] = JoinedView([self.views[member] for member in party.split(SEPARATOR)])
-        return self.joined.get(party) or self.views[party]
 
 
 @dataclass
@@ -322,14 +300,7 @@ class _Audit:
     @cached_property
     def _attacking(self) -> list[tuple[str, ComponentSpec]]:
         """Who attacks how, by party."""
-        parties = [each.name for each in (*self.job.passive, self.job.active)]
-        parties += [name for attack in self.attacks for name in attacking_parties(self.job, attack)]
-        return [
-            (party, bare_attack(attack))
-            for party in dict.fromkeys(parties)
-            for attack in self.attacks
-            if party in attacking_parties(self.job, attack) and (not self.attackers or party in self.attackers)
-        ]
+        return attackers_of(self.job, self.attacks, self.attackers)
 
     def _finished(self, seed: int, variant: Variant, deviation: MaliciousRun | None) -> bool:
         keys = {self._row(seed, variant, party, attack).key() for party, attack in self._attackers(deviation)}
@@ -368,7 +339,8 @@ class _Audit:
 
     def _prepare(self, seed: int) -> _Seed:
         data = load_dataset(self.job, seed, self.source, private=self.private)
-        counts = {make_attack(attack).labels_needed for attack in self.attacks}
+        made = [make_attack(attack) for attack in self.attacks]
+        counts = {each.labels_needed for each in made if each.known_column is None}
         store_data(
             self.out, data, seed, [sample_known_rows(data.train_labels, count, seed=seed) for count in sorted(counts)]
         )
@@ -394,27 +366,19 @@ class _Audit:
         detail = _label(variant, at.seed, deviation)
         policies = monitored_chains(self.job, at.data, variant, seed=at.seed)[self.job.active.name]
         estimate = estimate_or_none(at.prospect, policies)
-        ended = simulate_job(
+        training = run_training(
             self.job,
             at.data,
             variant,
             self.engine,
             folder,
             seed=at.seed,
-            progress=lambda what, done, total: self.watch(what, done, total, detail),
+            watch=self.watch,
+            detail=detail,
             protections=self.protections,
             deviation=deviation,
         )
-        views = {party.name: View.load(folder / party.name / VIEW) for party in at.data.parties}
-        for party, view in views.items():
-            if view.ended != "complete":
-                raise OutputError(
-                    f"the view is {view.ended} after a whole run; is the disk full?",
-                    code="incomplete",
-                    field=str(folder / party / VIEW),
-                    value=view.ended,
-                )
-        run = _Run(at, variant, deviation, folder, ended, views, estimate)
+        run = _Run(at, deviation, folder, training, estimate)
         rows, accounts = self._attack(run)
         if self.explained and at.seed == self.job.run.seeds[0]:
             self.watch("explanations", 0, 0, detail)
@@ -430,63 +394,58 @@ class _Audit:
         accounts: list[AttackAccount] = []
         leakages: dict[tuple[str | None, ComponentSpec | None], Any] = {}
         guesses: dict[str, list[tuple[ComponentSpec, ViewGuess]]] = {}
-        at, programs = run.at, self.programs
-        worth = utility(programs, run.ended.margins, at.data, at.beside)
-        versions = library_versions(programs.libraries)
+        at, training = run.at, run.training
+        worth = utility(self.programs, training.ended.margins, at.data, at.beside)
+        versions = library_versions(self.programs.libraries)
         attackers = self._attackers(run.deviation)
-        for number, (party, attack) in enumerate(attackers):
-            if party is not None and attack is not None:
-                self.watch("attacks", number, len(attackers), f"{without_defaults(attack).label} by {party}")
-                view, made = run.view(party), make_attack(attack)
-                members = {each.party: self._member(run, each, made) for each in view.members}
-                own = joined_data(list(members), list(members.values())) if len(members) > 1 else members[party]
-                found = attack_and_score(made, view, at.data, seed=at.seed, own=own)
-                blind, compared = at.compared(attack, made, view, own)
-                leakages[party, attack] = {**found.leakage, **compared}
-                if isinstance(found.guess, LabelGuess) and party not in at.data.holders:
-                    without = tuple(each for each in blind if isinstance(each, LabelGuess))
-                    each = ViewGuess(attack=made, own=own, guess=found.guess, blind=without)
-                    guesses.setdefault(party, []).append((attack, each))
-                accounts.append(
-                    AttackAccount(
-                        party=party,
-                        attack=attack.as_dict(),
-                        auxiliary=found.auxiliary,
-                        notes=found.notes,
-                        seconds=found.seconds,
-                    )
+        present = [(party, attack) for party, attack in attackers if party is not None and attack is not None]
+        for each in self._attacked(run, present):
+            party, attack, found, made = each.party, each.attack, each.result, make_attack(each.attack)
+            blind, compared = at.compared(attack, made, training.view(party), each.own)
+            leakages[party, attack] = {**found.leakage, **compared}
+            if isinstance(found.guess, LabelGuess) and party not in at.data.holders:
+                without = tuple(each for each in blind if isinstance(each, LabelGuess))
+                guess = ViewGuess(attack=made, own=each.own, guess=found.guess, blind=without)
+                guesses.setdefault(party, []).append((attack, guess))
+            accounts.append(
+                AttackAccount(
+                    party=party,
+                    attack=attack.as_dict(),
+                    auxiliary=found.auxiliary,
+                    notes=found.notes,
+                    seconds=found.seconds,
                 )
+            )
         for party, attacked in guesses.items():
-            figures = at.privacy(run.view(party), [each for _, each in attacked], run.variant)
+            figures = at.privacy(training.view(party), [each for _, each in attacked], training.variant)
             for (attack, _), of_attack in zip(attacked, figures, strict=True):
                 leakages[party, attack].update(of_attack)
-        common: dict[str, Any] = {"utility": worth, "cost": run.ended.cost, "versions": versions}
-        rows = [self._row(at.seed, run.variant, *each, leakage=leakages.get(each), **common) for each in attackers]
+        common: dict[str, Any] = {"utility": worth, "cost": training.ended.cost, "versions": versions}
+        rows = [self._row(at.seed, training.variant, *each, leakage=leakages.get(each), **common) for each in attackers]
         return rows, accounts
 
-    def _member(self, run: _Run, view: View, attack: Attack) -> AttackerData:
-        """Return what a party that attacks, alone or with others, has of its own."""
-        own = self.programs.own(view, run.at.own(view.party), run.folder / view.party / MODEL)
-        if attack.reads_other_runs:
-            own = dataclasses.replace(own, other_runs=self._other_views(run, view.party))
-        return own
+    def _attacked(self, run: _Run, attackers: Sequence[tuple[str, ComponentSpec]]) -> Iterator[AttackedView]:
+        """Yield the attacks on a run as they end."""
+        for number, (party, attack) in enumerate(attackers):
+            self.watch("attacks", number, len(attackers), f"{without_defaults(attack).label} by {party}")
+            yield from attack_training(run.training, [(party, attack)], lambda each: self._other_views(run, each))
 
     def _other_views(self, run: _Run, party: str) -> tuple[View, ...]:
         """Return the party's views of the same variant with earlier seeds, as far as they are stored."""
         if run.deviation is not None:
             return ()
         earlier = self.job.run.seeds[: self.job.run.seeds.index(run.at.seed)]
-        folders = [run_folder(self.out, run.variant.as_list(), seed) / party / VIEW for seed in earlier]
+        folders = [run_folder(self.out, run.training.variant.as_list(), seed) / party / VIEW for seed in earlier]
         return tuple(View.load(folder) for folder in folders if (folder / FILE_NAME).exists())
 
     def _details(self, run: _Run, accounts: list[AttackAccount]) -> RunDetails:
-        at, ended, views = run.at, run.ended, run.views
+        at, ended, views = run.at, run.training.ended, run.training.views
         active = at.data.parties[0].name
         applied = [(party, each) for party in views for each in views[party].applied() if each["stage"] == "end"]
         off = run.deviation
         return RunDetails(
             seed=at.seed,
-            defense=tuple(run.variant.as_list()),
+            defense=tuple(run.training.variant.as_list()),
             wire=wire_flows(
                 [(party, run.folder / party / VIEW) for party in views], active=active, secure=self.engine.secure
             ),
@@ -519,16 +478,17 @@ class _Audit:
             return {}
         found: dict[str, tuple[MeterReading, ...]] = {}
         for party in self._coalitions(run):
-            read = measure_view(run.view(party), run.at.data.train_labels, seed=run.at.seed)
-            found[party] = (MeterReading(trees=len(observed_leaves(run.view(party))), **dataclasses.asdict(read)),)
+            view = run.training.view(party)
+            read = measure_view(view, run.at.data.train_labels, seed=run.at.seed)
+            found[party] = (MeterReading(trees=len(observed_leaves(view)), **dataclasses.asdict(read)),)
         return found
 
     def _seen(self, run: _Run) -> dict[str, VisibilityCounts]:
         """Return what each party saw, and what the coalitions that attack saw together."""
         found = {}
-        for party in (*run.views, *self._coalitions(run)):
-            own = run.at.own(party)
-            seen = self.programs.visibility(run.view(party), own, run.at.data.train_labels)
+        for party in (*run.training.views, *self._coalitions(run)):
+            own = own_data(run.at.data, party)
+            seen = self.programs.visibility(run.training.view(party), own, run.at.data.train_labels)
             found[party] = replace(seen, columns=len(own.columns))
         return found
 

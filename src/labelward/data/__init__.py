@@ -1,11 +1,12 @@
 """Tables, the catalogue of data sets, and the vertical data set of a run: what each party has of it."""
 
 from labelward.data.catalogue import CatalogueEntry, catalogue_entries
-from labelward.data.dataset import PartyDataset, VerticalDataset
+from labelward.data.dataset import LabelColumn, OwnRows, PartyDataset, VerticalDataset, read_held_labels
 from labelward.data.encoding import ColumnEncoding, fit_encoding, source_column, transform, transform_splits
+from labelward.data.label_proxies import warn_of_label_proxies
 from labelward.data.labels import encode_labels, encode_regression_targets, encode_weights
 from labelward.data.loading import RawTables, load_dataset, load_tables
-from labelward.data.party_tables import PartyTable, encode_party, load_active, load_party_table
+from labelward.data.party_tables import PartyTable, encode_party, load_active, load_party_table, most_columns
 from labelward.data.splitting import DataSplit
 from labelward.data.tables import as_table, check_same_ids, read_ids, read_table
 
@@ -13,6 +14,8 @@ __all__ = [
     "CatalogueEntry",
     "ColumnEncoding",
     "DataSplit",
+    "LabelColumn",
+    "OwnRows",
     "PartyDataset",
     "PartyTable",
     "RawTables",
@@ -29,9 +32,12 @@ __all__ = [
     "load_dataset",
     "load_party_table",
     "load_tables",
+    "most_columns",
+    "read_held_labels",
     "read_ids",
     "read_table",
     "source_column",
     "transform",
     "transform_splits",
+    "warn_of_label_proxies",
 ]

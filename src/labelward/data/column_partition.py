@@ -110,7 +110,14 @@ def column_counts(shares: Sequence[float], columns: int) -> list[int]:
 
 
 def rank_by_information(
-    table: pa.Table, columns: Sequence[str], rows: NDArray[np.int64], labels: NDArray[Any], task: str, seed: int
+    table: pa.Table,
+    columns: Sequence[str],
+    rows: NDArray[np.int64],
+    labels: NDArray[Any],
+    task: str,
+    seed: int,
+    *,
+    hashed: bool = False,
 ) -> list[str]:
     """Return columns by decreasing mutual information with the labels; equal ones keep their order.
 
@@ -123,14 +130,16 @@ def rank_by_information(
     Args:
         rows: positions of the training rows.
         labels: class numbers or regression targets of all rows.
+        hashed: whether texts are hashed, so that there may be any number of categories.
     """
     draw = rng.learning(seed, "", 0, "importance")
     if len(rows) > _IMPORTANCE_ROWS:
         rows = np.sort(draw.choice(rows, _IMPORTANCE_ROWS, replace=False))
     state = int(draw.integers(2**31))
-    known = fit_encoding(table, columns, "[data] table", rows=rows)
+    known = fit_encoding(table, columns, "[data] table", style="hashed" if hashed else "native", rows=rows)
     (values,) = transform_splits(table, known, "[data] table", [rows])
-    discrete = np.array([name in known.categories or pa.types.is_boolean(table[name].type) for name in columns])
+    flags = [pa.types.is_boolean(table[column].type) for column in columns]
+    discrete = np.array([name in known.categories or flag for name, flag in zip(known.names, flags, strict=True)])
     values[:, discrete] = np.where(np.isnan(values[:, discrete]), -1.0, values[:, discrete])
     labels, score = labels[rows], np.zeros(len(columns))
     gaps = np.isnan(values).any(axis=0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +12,28 @@ from numpy.typing import NDArray
 
 from labelward.data import catalogue
 from labelward.data.encoding import fit_encoding, transform_splits
-from labelward.data.labels import encode_labels, encode_regression_targets, encode_weights, quantile_edges
+from labelward.data.labels import (
+    encode_held_labels,
+    encode_labels,
+    encode_regression_targets,
+    encode_weights,
+    quantile_edges,
+)
 from labelward.data.splitting import DataSplit, check_classes_present
-from labelward.errors import DataError
-from labelward.job import Job
+from labelward.errors import DataError, JobError
+from labelward.job import Job, PartySection
 from labelward.rng import PrivateSeed
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OwnRows:
+    """Labeled rows that only the active party holds (:mod:`labelward.data.unaligned`): u rows of its F columns."""
+
+    features: Floats  # [u, F], encoded as the party's training rows
+    values: Floats  # [u], positions in the classes, or quantities
+    weights: Floats  # [u], at least 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,6 +45,7 @@ class PartyDataset:
             and validation rows define categories: another category of a test row has the code -1.
         monotone: 1 or -1 by position of a column: predictions may only rise, or only fall, with it.
         private: seed of draws that no other party may repeat.
+        unaligned: rows that no other party holds, at the active party; None: none.
     """
 
     name: str
@@ -41,6 +57,7 @@ class PartyDataset:
     monotone: Mapping[int, int] = field(default_factory=dict)
     dates: frozenset[str] = frozenset()  # names of the columns that hold dates or times
     private: PrivateSeed = field(default_factory=PrivateSeed.drawn, repr=False)
+    unaligned: OwnRows | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +68,7 @@ class VerticalDataset:
 
     Attributes:
         train_labels: int64 [n], targets of attacks: positions in ``classes``; for regression bins of equal numbers of
-            training rows (:func:`~labelward.data.labels.quantile_edges`).
+            training rows (:func:`~labelward.data.labels.quantile_edges`); -1 where the label is not known here.
         train_ids: text [n]: ids, or row numbers of the table from 0; of the published split row numbers of the cut
             tables, training rows first.
     """
@@ -61,7 +78,7 @@ class VerticalDataset:
     task: str  # ``"classification"`` or ``"regression"``
     classes: tuple[str, ...]  # values of the label as text, sorted (C); empty for regression
     parties: tuple[PartyDataset, ...]  # the active party first
-    train_values: Floats  # float64 [n], training targets: positions in ``classes``, or regression targets
+    train_values: Floats  # float64 [n], training targets: positions in ``classes``, or quantities; NaN: not known here
     validation_values: Floats  # float64 [v]
     test_values: Floats  # float64 [m]
     train_weights: Floats  # float64 [n], at least 0; 1 without a weight column
@@ -100,9 +117,13 @@ class LabelColumn:
 
     task: str
     classes: tuple[str, ...]  # names of the classes; empty for regression
-    values: NDArray[Any]  # class numbers, int64, or regression targets, float64 [rows]
+    values: NDArray[Any]  # class numbers, int64, or regression targets, float64 [rows]; NaN for labels of others
     weights: Floats  # float64 [rows]
-    holders: NDArray[np.int64]  # int64 [rows]: position of the holder of each label among the job's holders
+    holders: NDArray[np.int64]  # int64 [rows]: position of the holder of each label among the job's; -1: not known
+
+    def at(self, rows: NDArray[np.int64]) -> LabelColumn:
+        """Return the labels of some rows."""
+        return replace(self, values=self.values[rows], weights=self.weights[rows], holders=self.holders[rows])
 
 
 def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], place: str) -> LabelColumn:
@@ -119,7 +140,10 @@ def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], plac
     label, weight = columns
     holders = np.zeros(table.num_rows, dtype=np.int64)
     weights = np.ones(table.num_rows) if weight is None else encode_weights(table, weight, place)
-    task = job.data.task or _default_task(job.data.table)
+    task = job.data.task or default_task(job.data.table)
+    if job.data.classes:
+        named = encode_held_labels(table, label, place, job.data.classes)
+        return LabelColumn(task=task, classes=job.data.classes, values=named, weights=weights, holders=holders)
     if task == "regression":
         return LabelColumn(
             task=task,
@@ -132,9 +156,26 @@ def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], plac
     return LabelColumn(task=task, classes=classes, values=codes, weights=weights, holders=holders)
 
 
-def _default_task(table: str | None) -> str:
+def read_held_labels(job: Job, party: PartySection, table: pa.Table) -> LabelColumn:
+    """Return the labels that one of several holders has in its own table.
+
+    Raises:
+        DataError: a label is not valid.
+        JobError: the job does not name the classes, of which a single party may not see all.
+    """
+    task = job.data.task or default_task(None)
+    if task == "classification" and not job.data.classes:
+        raise JobError("required where several parties have labels", code="missing", field="[data] classes")
+    classes = job.data.classes or ()
+    values = encode_held_labels(table, party.label or "", f"party {party.name!r}", classes)
+    holders = np.where(np.isnan(values), -1, job.holders.index(party.name))
+    return LabelColumn(task=task, classes=classes, values=values, weights=np.ones(len(values)), holders=holders)
+
+
+def default_task(table: str | None) -> Literal["classification", "regression"]:
+    """Return the task of a table of the catalogue; classification for any other."""
     entry = catalogue.catalogue_entries().get(table or "")
-    return "classification" if entry is None else entry.task
+    return "regression" if entry is not None and entry.task == "regression" else "classification"
 
 
 def encode_columns(
@@ -157,7 +198,7 @@ def encode_columns(
     table, columns, directions = source
     place = f"party {name!r}"
     seen = np.concatenate([sides.train, sides.validation])
-    known = fit_encoding(table, columns, place, style=job.data.categories, rows=seen)
+    known = fit_encoding(table, columns, place, style=job.data.categories, buckets=job.data.buckets, rows=seen)
     for column in directions:
         if column not in known.names or column in known.categories:
             reason = f"column {column!r} is categorical, and categories have no order; remove it"
@@ -203,9 +244,14 @@ def assemble_dataset(
         if len(rows) and not weights[rows].any():
             reason = f"all {name} rows have weight 0; at least one positive weight is needed"
             raise DataError(reason, code="rows", field=named[1], value=name)
-    values, bins = targets.values.astype(np.float64), targets.values
-    check_classes_present(job.data, sides, targets.values, targets.classes)
-    if targets.task == "regression":
+    values = targets.values.astype(np.float64)
+    known = ~np.isnan(values)
+    bins = np.full(len(values), -1)
+    if targets.classes:
+        bins[known] = values[known]
+        if known.all():
+            check_classes_present(job.data, sides, bins, targets.classes)
+    elif known.all():
         learned = values[sides.train]
         if (learned == learned[0]).all():
             reason = f"all training rows have the label {learned[0]:g}; at least two values are needed"

@@ -3,11 +3,13 @@
 - Numbers stay numbers; booleans become 0 and 1; dates and times become days since 1970; missing values become NaN.
 - Texts and dictionaries are categories. As codes: positions in the sorted list of categories, NaN if missing, -1 for a
   category that does not occur in training. As dummies: a column ``column=category`` of 0 and 1 for each category but
-  the first, NaN in all of them if missing.
+  the first, NaN in all of them if missing. Hashed: one column ``column#buckets`` of codes, each the checksum of the
+  column's name and the text, modulo the number of buckets; NaN if missing, and never unknown.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,13 +44,20 @@ class ColumnEncoding:
 
 
 def fit_encoding(
-    table: pa.Table, columns: Sequence[str], place: str, *, style: str = "native", rows: NDArray[np.int64] | None = None
+    table: pa.Table,
+    columns: Sequence[str],
+    place: str,
+    *,
+    style: str = "native",
+    buckets: int = 1000,
+    rows: NDArray[np.int64] | None = None,
 ) -> ColumnEncoding:
     """Fit the encoding of columns of a table.
 
     Args:
         columns: names of columns, in the order of the encoded ones.
-        style: encoding of categories: ``"native"`` codes, or ``"dummies"``.
+        style: encoding of categories: ``"native"`` codes, ``"dummies"`` or ``"hashed"``.
+        buckets: number of codes of a hashed column.
         rows: positions of the rows whose categories are known; None: all.
 
     Raises:
@@ -64,6 +73,11 @@ def fit_encoding(
             names.append(column)
             continue
         check_mistyped(values, where)
+        if style == "hashed":
+            names.append(f"{column}#{buckets}")
+            known[names[-1]] = tuple(map(str, range(buckets)))
+            _check_new(names[-1], table, where)
+            continue
         categories = _categories(values if rows is None else values.take(pa.array(rows)), where)
         if style == "native":
             names.append(column)
@@ -71,9 +85,7 @@ def fit_encoding(
             continue
         for category in categories[1:]:
             name = f"{column}={category}"
-            if name in table.column_names:
-                reason = f"its category {category!r} needs a column {name!r}, which exists already; rename one of them"
-                raise DataError(reason, code="columns", field=where, value=name)
+            _check_new(name, table, where)
             names.append(name)
     return ColumnEncoding(names=tuple(names), categories=known, dates=dates)
 
@@ -96,13 +108,12 @@ def transform_splits(
     read: tuple[str, NDArray[np.int64], tuple[str, ...]] | None = None
     available = frozenset(table.column_names)
     for position, name in enumerate(known.names):
-        column = source_column(name, available)
-        if column is None:
-            find_column(table, name if name in known.categories else name.split("=")[0], place)  # raises
-            raise AssertionError
+        hashed = _hashed_column(name, known.categories.get(name, ()))
+        coded = name in known.categories
+        column = hashed or name if coded else source_column(name, available) or name.split("=")[0]
         values, where = find_column(table, column, place), f"{place}, column {column!r}"
-        if name in known.categories:
-            encoded = _codes(values, known.categories[name], where)
+        if coded:
+            encoded = _codes(values, known.categories[name], where, hashed=hashed)
         elif column == name:
             if known.dates is not None:
                 _check_time(values, where, dated=name in known.dates)
@@ -146,8 +157,8 @@ def transform(
 
 
 def source_column(name: str, columns: Container[str]) -> str | None:
-    """Return the column of a table from which an encoded column derives: its name, or that before ``=category``."""
-    heads = [name, *(name[:position] for position, character in enumerate(name) if character == "=")]
+    """Return the column of a table that is encoded: its name, or that before ``=category`` or ``#buckets``."""
+    heads = [name, *(name[:position] for position, character in enumerate(name) if character in "=#")]
     return next((head for head in heads if head in columns), None)
 
 
@@ -230,17 +241,34 @@ def _categories(values: Any, where: str) -> tuple[str, ...]:
     return categories
 
 
-def _codes(values: Any, categories: Sequence[str], where: str) -> Floats:
-    """Return each row's position among known categories: NaN if missing, -1 for another."""
+def _check_new(name: str, table: pa.Table, where: str) -> None:
+    """Refuse an encoded column whose name is that of another column."""
+    if name in table.column_names:
+        reason = f"its encoding needs a column {name!r}, which exists already; rename one of them"
+        raise DataError(reason, code="columns", field=where, value=name)
+
+
+def _hashed_column(name: str, categories: Sequence[str]) -> str | None:
+    """Return the column whose texts an encoded one hashes; None if it hashes none."""
+    column, _, buckets = name.rpartition("#")
+    numbered = buckets == str(len(categories)) and all(one == str(code) for code, one in enumerate(categories))
+    return column if column and numbered else None
+
+
+def _codes(values: Any, categories: Sequence[str], where: str, *, hashed: str | None = None) -> Floats:
+    """Return each row's position among known categories or hash bucket: NaN if missing, -1 if unknown."""
     kind, types = values.type, pa.types  # integers and booleans too: a CSV file may have only categories such as "1"
     if not (is_categorical(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind)):
         raise DataError(
             f"must hold text, as in training, but has type {kind}", code="columns", field=where, value=str(kind)
         )
     ranks, occurring = _ranked_categories(values)
-    code_of = {category: code for code, category in enumerate(categories)}
-    codes = np.array([*(code_of.get(category, -1) for category in occurring), np.nan])  # last: rank -1, missing
-    return codes[ranks]
+    if hashed is None:
+        code_of = {category: code for code, category in enumerate(categories)}
+        codes = [code_of.get(category, -1) for category in occurring]
+    else:
+        codes = [zlib.crc32(f"{hashed}={category}".encode()) % len(categories) for category in occurring]
+    return np.array([*codes, np.nan])[ranks]  # last: rank -1, missing
 
 
 def _ranked_categories(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...]]:

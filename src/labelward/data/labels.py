@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,38 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
         reason = f"class {lonely!r} has a single row, but training and test each need one{advice}"
         raise DataError(reason, code="labels", field=where, value=lonely)
     return classes, codes
+
+
+def encode_held_labels(table: pa.Table, column: str, place: str, classes: Sequence[str]) -> NDArray[np.float64]:
+    """Return the labels that one of several holders has, float64 [rows]; NaN where another party holds the label.
+
+    Args:
+        classes: names of the classes, whose positions are returned; empty: the labels are quantities.
+
+    Raises:
+        DataError: a label is no class, or no number.
+    """
+    labels = find_column(table, column, place)
+    where = f"{place}, label column {column!r}"
+    known = ~pc.is_null(labels, nan_is_null=True).to_numpy(zero_copy_only=False)
+    values, held = np.full(len(labels), np.nan), labels.filter(pa.array(known))
+    if not known.any():
+        return values
+    if not classes:
+        if not _is_number(held.type):
+            reason = f"regression needs numbers but the column has type {held.type}{_misfit(held)}"
+            raise DataError(reason, code="labels", field=where, value=str(held.type))
+        values[known] = encode_numbers(held, where)
+        return values
+    if pa.types.is_floating(held.type):
+        held = _as_integers(held, where)
+    texts = held.cast(pa.string())
+    codes = pc.index_in(texts, value_set=pa.array(classes, pa.string()))
+    if codes.null_count:
+        stranger = texts.filter(pc.is_null(codes))[0].as_py()
+        raise DataError(f"{stranger!r} is none of the classes", code="labels", field=where, value=stranger)
+    values[known] = codes.to_numpy()
+    return values
 
 
 def encode_regression_targets(table: pa.Table, column: str, place: str) -> NDArray[np.float64]:

@@ -14,8 +14,9 @@ from labelward.data.column_partition import assign_columns, assigned_monotone, r
 from labelward.data.dataset import VerticalDataset, assemble_dataset, encode_columns, read_labels
 from labelward.data.label_holders import deal_labels
 from labelward.data.party_tables import join_tables, sort_by_id
-from labelward.data.splitting import check_split, published_split, split_rows
+from labelward.data.splitting import DataSplit, check_split, published_split, split_rows
 from labelward.data.tables import read_ids, read_table
+from labelward.data.unaligned import draw_unaligned, with_unaligned
 from labelward.errors import JobError
 from labelward.job import Job, is_table_path
 from labelward.rng import PrivateSeed
@@ -85,12 +86,18 @@ def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[
     if job.data.labels:
         classes = targets.values if targets.classes else None
         dealt = deal_labels(job.data, seed, classes, table.num_rows, private[job.active.name])
-        targets = replace(targets, holders=dealt)
-    published = job.data.split == "reference"
+        places = np.array([job.holders.index(name) for name in job.data.labels])
+        targets = replace(targets, holders=places[dealt])
+    whole, told, published = table, targets, job.data.split == "reference"
     if published:
         sides = published_split(job.data, seed, targets.values, targets.classes)
     else:
         sides = split_rows(job.data, seed, len(targets.values), private[job.active.name])
+    apart, placed = draw_unaligned(job.data, seed, sides, private[job.active.name]), sides
+    if len(apart):  # the parties' tables have aligned rows only, numbered anew
+        kept = np.setdiff1d(np.arange(table.num_rows), apart)
+        table, targets, sides = table.take(pa.array(kept)), targets.at(kept), sides.among(kept)
+        placed = DataSplit(**{name: kept[rows] for name, rows in sides.items()})
     if job.data.id is not None:
         ids = read_ids(table, job.data.id, place)
         sides = sides.sorted_by(ids)
@@ -102,7 +109,8 @@ def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[
         ids = np.arange(table.num_rows).astype(np.str_)
 
     def ranked(columns: Sequence[str]) -> list[str]:
-        return rank_by_information(table, columns, sides.train, targets.values, targets.task, seed)
+        hashed = job.data.categories == "hashed"
+        return rank_by_information(table, columns, sides.train, targets.values, targets.task, seed, hashed=hashed)
 
     assigned = assign_columns(job, seed, table, ranked)
     constraints = assigned_monotone(job, table, assigned)
@@ -110,6 +118,7 @@ def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[
         encode_columns(job, party.name, (table, columns, directions), sides, private[party.name])
         for party, columns, directions in zip(job.parties, assigned, constraints, strict=True)
     )
-    return assemble_dataset(
-        job, (source.name, f"{place}, label column {job.data.label!r}"), parties, targets, ids, sides
-    )
+    if len(apart):
+        parties = (with_unaligned(parties[0], whole.take(pa.array(apart)), told.at(apart)), *parties[1:])
+    named = (source.name, f"{place}, label column {job.data.label!r}")
+    return replace(assemble_dataset(job, named, parties, targets, ids, sides), table_rows=placed)

@@ -15,10 +15,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from labelward.data.column_partition import check_disjoint, party_columns, party_monotone
-from labelward.data.dataset import PartyDataset, VerticalDataset, assemble_dataset, encode_columns, read_labels
+from labelward.data.dataset import (
+    PartyDataset,
+    VerticalDataset,
+    assemble_dataset,
+    encode_columns,
+    read_held_labels,
+    read_labels,
+)
+from labelward.data.encoding import is_categorical, max_categories
 from labelward.data.label_holders import join_labels
 from labelward.data.splitting import DataSplit, split_rows
 from labelward.data.tables import check_same_ids, read_ids, read_table
+from labelward.data.unaligned import load_unaligned
 from labelward.errors import DataError, JobError
 from labelward.job import Job, PartySection
 from labelward.rng import PrivateSeed
@@ -78,6 +87,19 @@ def encode_party(job: Job, own: PartyTable, split: DataSplit, private: PrivateSe
     return encode_columns(job, own.party.name, (own.table, columns, directions), split, private)
 
 
+def most_columns(job: Job, own: PartyTable) -> int:
+    """Return a bound of the encoded columns of one party, which does not depend on the split of the rows.
+
+    Raises:
+        DataError: a column is not valid.
+    """
+    columns = party_columns(job, own.party, own.table)
+    if job.data.categories != "dummies":
+        return len(columns)
+    texts = sum(is_categorical(own.table.schema.field(name).type) for name in columns)
+    return len(columns) + (max_categories(own.table.num_rows) - 1) * texts
+
+
 def load_active(job: Job, own: PartyTable, seed: int, private: PrivateSeed) -> VerticalDataset:
     """Return the data set as the active party knows it in a run over a network: its own columns alone.
 
@@ -121,12 +143,20 @@ def _assemble(
         raise DataError(reason, code="missing", field=f"party {first.party.name!r}")
     place = f"party {first.party.name!r}"
     holders = [own for own in owns if own.party.label is not None]
-    if len(holders) > 1:
+    for key in ("weight", "unaligned") if len(job.holders) > 1 else ():
+        if getattr(first.party, key) is not None:
+            reason = "is not supported where several parties have labels"
+            raise JobError(reason, code="unsupported", field=f"[parties.{first.party.name}] {key}")
+    if len(job.holders) > len(holders):
+        targets = read_held_labels(job, first.party, first.table)
+    elif len(holders) > 1:
         joined, positions = join_labels([own.party for own in holders], [own.table for own in holders])
         targets = replace(read_labels(job, joined, ("label", None), "labels of all holders"), holders=positions)
     else:
         targets = read_labels(job, first.table, (first.party.label, first.party.weight), place)
     split = split_rows(job.data, seed, len(targets.values), private[first.party.name])
     parties = tuple(encode_party(job, own, split, private[own.party.name]) for own in owns)
+    if first.party.unaligned is not None:
+        parties = (load_unaligned(first.party, parties[0], targets, first.ids), *parties[1:])
     where = f"{place}, label column {first.party.label!r}"
     return assemble_dataset(job, (name, where), parties, targets, first.ids, split)

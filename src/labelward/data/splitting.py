@@ -32,6 +32,12 @@ class DataSplit:
         train = ~(validation | test)
         return cls(train=np.flatnonzero(train), validation=np.flatnonzero(validation), test=np.flatnonzero(test))
 
+    def among(self, rows: Rows) -> DataSplit:
+        """Return the positions among some of the rows, which are ascending; other rows are left out."""
+        return DataSplit(
+            **{name: np.searchsorted(rows, places[np.isin(places, rows)]) for name, places in self.items()}
+        )
+
     def contiguous(self) -> DataSplit:
         """Return a split of the same sizes with contiguous positions: training, then validation, then test."""
         ends = np.cumsum([len(rows) for _, rows in self.items()])

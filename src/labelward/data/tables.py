@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from labelward.errors import LEAST_LIKENESS, DataError
+from labelward.errors import LEAST_LIKENESS, DataError, DataWarning
 from labelward.job.table_formats import has_table_suffix, listed_suffixes, table_reader
 
 _FEW_COLUMNS = 20
@@ -186,6 +188,11 @@ def _validated(table: pa.Table, name: str) -> pa.Table:
     _check_names(table.column_names, name)
     if table.num_rows == 0:
         raise DataError("the table has no rows", code="rows", field=name, value=0)
+    index = [column for column in table.column_names if re.fullmatch(r"__index_level_\d+__", column)]
+    if index:
+        told = ", ".join(map(repr, index))
+        warnings.warn(f"{name}: left out {told}, an index that pandas stored as a column", DataWarning, stacklevel=3)
+        table = table.drop_columns(index)
     return table.cast(pa.schema([(field.name, _without_views(field.type)) for field in table.schema]))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from labelward.errors import FileFormatError, OutputError
 from labelward.estimators._errors import InvalidInputError
+from labelward.party.json_file import decode_versioned
 from labelward.protocols.secureboost.share import FILE_NAME as TREE_SHARE
 
 FILE_NAME = "estimator.json"
@@ -167,17 +168,11 @@ def load_estimator(cls: type[Any], folder: Path) -> Any:
 def _read(path: Path) -> _File:
     """Return what a file holds; :class:`FileFormatError` where it is missing, damaged or of another version."""
     try:
-        stored = msgspec.json.decode(path.read_bytes(), type=_File)
+        return decode_versioned(path.read_bytes(), _File, _FORMAT, field=str(path))
     except OSError as error:
         raise FileFormatError(
             f"no estimator can be read at {path}: {error.strerror}{_left_by(path)}", code="unreadable", value=str(path)
         ) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"a damaged file: {error}", code="damaged", field=str(path)) from error
-    if stored.format != _FORMAT:
-        reason = f"an estimator of format {stored.format}; this version reads format {_FORMAT}"
-        raise FileFormatError(reason, code="format-version", field=str(path), value=stored.format)
-    return stored
 
 
 def _left_by(path: Path) -> str:

@@ -157,7 +157,7 @@ class _SplitNets(FittedNetsMixin):
             if behavior.get("kind") != MaliciousOptimizer.kind:
                 reason = unknown_name("kind", str(behavior.get("kind")), [MaliciousOptimizer.kind])
                 raise InvalidInputError(reason, code="unknown", field="behaviors", value=behavior.get("kind"))
-            programs.check_behavior(behavior)
+            programs.make_behavior(behavior)
         resolve_policies(self.defenses)
         return TrainingPlan(programs=programs, seed=seed, defenses=self.defenses, behaviors=self.behaviors or {})
 

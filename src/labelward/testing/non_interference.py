@@ -5,15 +5,15 @@
     views = [run(labels).views for labels in relabelings(labels, classes=2, count=20, rng=rng)]
     coverage = check_non_interference(views, holders={"active"})
 
-Setting: a curious party that holds no label. Two runs differ in labels only: columns, seeds and all noise are equal.
-Its views are compared message by message. The comparison of two runs ends at the first message in which a ``Released``
-value differs, since everything later may depend on labels through it. Up to there all else must be equal: who sends a
-message of which type at which step, every other field (of ciphertexts shape, layout and size), and whether another
-message follows.
+Setting: a curious party that holds no label, or labels that are equal in all runs. Two runs differ in labels only:
+columns, seeds and all noise are equal. Its views are compared message by message. The comparison of two runs ends at
+the first message in which a ``Released`` value differs, since everything later may depend on labels through it. Up to
+there all else must be equal: who sends a message of which type at which step, every other field (of ciphertexts shape,
+layout and size), and whether another message follows.
 
 So a view that passes is, as far as it was compared, a function of what policies released. What the party computes
-itself (its observations, checkpoints, counters and errors) is a function of its view and its own data; observations
-are compared where a whole view is equal.
+itself (its observations, checkpoints and counters) is a function of its view and its own data; where a whole view is
+equal, observations are compared, and whatever else ``left`` gives.
 
 :func:`replayed` holds released values fixed where a protocol's sender does not act on them, such as the gradients of a
 split network: then whole views are comparable whatever the labels.
@@ -61,10 +61,19 @@ class Coverage:
 
 
 def relabelings(
-    labels: NDArray[np.int64], *, classes: int, count: int, rng: np.random.Generator
+    labels: NDArray[np.int64],
+    *,
+    classes: int,
+    count: int,
+    rng: np.random.Generator,
+    among: NDArray[np.int64] | None = None,
 ) -> list[NDArray[np.int64]]:
-    """Return the labels, and ``count`` copies in each of which one label is another one, each of another row."""
-    rows = rng.choice(len(labels), size=count, replace=False)
+    """Return the labels, and ``count`` copies in each of which one label is another one, each of another row.
+
+    Args:
+        among: rows whose labels may change, such as those that others label; None: all.
+    """
+    rows = rng.choice(len(labels) if among is None else among, size=count, replace=False)
     changed = [labels.copy() for _ in rows]
     for row, each in zip(rows, changed, strict=True):
         each[row] = (each[row] + rng.integers(1, classes)) % classes
@@ -72,15 +81,20 @@ def relabelings(
 
 
 def check_non_interference(
-    runs: Sequence[Mapping[str, View]], *, holders: Collection[str], disclosed: Collection[str] = ()
+    runs: Sequence[Mapping[str, View]],
+    *,
+    holders: Collection[str],
+    disclosed: Collection[str] = (),
+    left: Sequence[Mapping[str, Any]] = (),
 ) -> Coverage:
     """Compare each party's views of every two runs, which differ in labels only.
 
     Args:
         runs: views by party.
-        holders: the parties that hold labels; their views are not compared.
+        holders: the parties whose own labels change; their views are not compared.
         disclosed: what a protocol declares to tell of the labels apart from released values: ``"Type.field"``, or
             ``"Type"`` where the presence of a message tells it, or for an observation of what a key of the party opens.
+        left: for each of the runs, by party what it left apart from the view, such as counters and checkpoints.
 
     Raises:
         Interference: names party, message, step, field and both values.
@@ -88,7 +102,8 @@ def check_non_interference(
     coverage = Coverage()
     for party in runs[0]:
         if party not in holders:
-            views = [_Sequence.of(run[party]) for run in runs]
+            after = [each[party] for each in left] or [None] * len(runs)
+            views = [_Sequence.of(run[party], each) for run, each in zip(runs, after, strict=True)]
             for first, second in combinations(views, 2):
                 _compare(party, first, second, disclosed, coverage)
     return coverage
@@ -117,17 +132,18 @@ def replayed(cls: type, method: str, answers: list[Any]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Sequence:
-    """A view as it is compared: the messages of each sender in their order, all observations, and the header."""
+    """A view as it is compared: the messages of each sender in their order, all observations, the header, the rest."""
 
     messages: list[tuple[str, tuple[int, ...], Message]]
     rest: list[tuple[str, bytes]]
+    left: Any
 
     @classmethod
-    def of(cls, view: View) -> _Sequence:
+    def of(cls, view: View, left: Any) -> _Sequence:
         received = [(peer, step, each) for _, peer, step, each in view.records() if isinstance(each, Message)]
         received.sort(key=lambda each: each[0])  # messages of different senders may arrive in any order
         rest = [(each[2], msgspec.msgpack.encode(each)) for each in view.content() if each[0] == "observed"]
-        return cls(received, [*rest, ("", msgspec.msgpack.encode(view.header))])
+        return cls(received, [*rest, ("", msgspec.msgpack.encode(view.header))], left)
 
 
 def _compare(party: str, first: _Sequence, second: _Sequence, disclosed: Collection[str], coverage: Coverage) -> None:
@@ -151,6 +167,8 @@ def _compare(party: str, first: _Sequence, second: _Sequence, disclosed: Collect
     rest = [[each for each in view.rest if each[0] not in disclosed] for view in (first, second)]
     if rest[0] != rest[1]:
         raise Interference(f"the observations of {party!r} differ where all messages are equal")
+    if first.left != second.left:
+        raise Interference(f"what {party!r} kept differs where its views are equal: {first.left} or {second.left}")
     coverage.whole += 1
 
 

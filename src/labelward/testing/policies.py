@@ -14,8 +14,8 @@ answers, the answer must fit the question. What it protects is for its own tests
 from __future__ import annotations
 
 import contextlib
-from dataclasses import FrozenInstanceError, fields, replace
-from typing import Any, TypeVar
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
@@ -57,6 +57,11 @@ def schedules(draw: st.DrawFn) -> Schedule:
     return Schedule(participants=(frozenset(draw(st.sets(st.sampled_from(_PASSIVE)))),) * _SETUP.trees)
 
 
+@dataclass(frozen=True)
+class _Logits:
+    logits: NDArray[np.float64]
+
+
 class _Shares:
     """A learner that predicts for every row the shares of the classes among the rows that it was shown."""
 
@@ -67,14 +72,23 @@ class _Shares:
         counts = np.bincount(values[rows].astype(np.int64), minlength=self.classes)
         return np.tile((counts + 1) / (counts + 1).sum(), (len(values), 1))
 
+    def fitted(self, values: NDArray[np.float64], rows: NDArray[np.bool_]) -> _Logits:
+        shares = self.probabilities(values, rows)
+        return _Logits(np.log(shares[:, 1] / shares[:, 0]))
+
+    def out_of_fold(self, values: NDArray[np.float64], folds: int) -> NDArray[np.float64]:
+        return np.cos(np.arange(len(values), dtype=np.float64))
+
 
 @st.composite
 def targets(draw: st.DrawFn) -> TrainingTargets:
     """Draw targets of two to four classes with weights and an offset."""
     seed, n, classes = draw(_SEEDS), draw(st.integers(2, 12)), draw(st.integers(2, 4))
     rng = np.random.default_rng(seed)
+    values = rng.integers(0, classes, n).astype(np.float64)
     given = TrainingTargets(
-        values=rng.integers(0, classes, n).astype(np.float64),
+        values=values,
+        labels=values,
         weights=rng.random(n),
         offset=rng.normal(size=n),
         loss="logistic",
@@ -169,6 +183,7 @@ def returned_gradients(draw: st.DrawFn) -> ReturnedGradient:
         epoch=draw(st.integers(0, _NET.epochs - 1)),
         batch=draw(st.integers(0, _NET.batches - 1)),
         values=values.astype(draw(st.sampled_from([np.float32, np.float64]))),
+        embeddings=rng.normal(size=(rows, classes)),
         targets=rng.integers(0, classes, rows).astype(np.float64),
         classes=classes,
         draw=lambda purpose: learning(seed, "active", 0, purpose),
@@ -194,6 +209,14 @@ class _Closed(Policy):
 
 class PolicyContract:
     """What every policy keeps: it says what it needs, what it is, and answers what it was asked."""
+
+    @classmethod
+    def suiting(cls, question: ReturnedGradient) -> ReturnedGradient:
+        """Return a gradient as the policy can be asked about it, such as of two classes."""
+        return question
+
+    setup: ClassVar[PolicyContext] = _SETUP
+    """A set-up that suits it."""
 
     @classmethod
     def make(cls) -> Policy:
@@ -246,10 +269,10 @@ class PolicyContract:
     def test_an_unvisited_point_is_refused(self) -> None:
         """A protocol that does not reach each of its points cannot run it."""
         policy = self.make()
-        check_hooks([*self.before(), policy], frozenset(POINTS), _SETUP)
+        check_hooks([*self.before(), policy], frozenset(POINTS), self.setup)
         for point in policy.points:
             with pytest.raises(PolicyError) as caught:
-                check_hooks([policy], frozenset(POINTS) - {point}, _SETUP)
+                check_hooks([policy], frozenset(POINTS) - {point}, self.setup)
             assert (caught.value.code, caught.value.value) == ("inapplicable", (point,))
             assert repr(policy.kind) in caught.value.reason
 
@@ -281,12 +304,13 @@ class PolicyContract:
         """As many of each as before, finite, no weight below 0."""
         answer = self._ask("before_targets", question)
         if answer is not None:
-            for name in ("values", "weights", "offset"):
+            for name in ("values", "labels", "weights", "offset"):
                 got = getattr(answer, name)
-                assert (got.dtype, got.shape) == (np.float64, question.values.shape)
+                rows = got.shape[:1] if name == "values" else got.shape
+                assert (got.dtype, rows) == (np.float64, question.weights.shape)
                 assert np.isfinite(got).all()
             assert (answer.weights >= 0).all()
-            assert answer.loss == question.loss
+            assert answer.loss in (question.loss, "residuals")
             msgspec.msgpack.encode(answer.account)
 
     @given(question=candidate_splits())
@@ -329,6 +353,7 @@ class PolicyContract:
     @settings(_INHERITED, max_examples=50)
     def test_gradients(self, question: ReturnedGradient) -> None:
         """Numbers of the same shape and dtype, finite; and the same ones in another attempt of the run."""
+        question = self.suiting(question)
         policy, again = self.make(), self.make()
         policy.begin(_NET, SecureRandom(1))
         again.begin(_NET, SecureRandom(2))
