@@ -6,14 +6,17 @@ SMALL  ?=
 OUT    ?= $(if $(filter demo-network,$(MAKECMDGOALS)),runs/demo-network,$(if $(SMALL),runs/demo-small,demo))
 JOBS   ?= 2
 
+FUZZ_INPUTS ?= 1000000
+
 CHAOS_RUNS ?= 200
 CHAOS_SEED ?= 1
+CHAOS_OUT  ?= chaos-nightly
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-network test test-slow chaos check bench clean
+.PHONY: help demo demo-network test test-slow chaos chaos-nightly fuzz check bench clean
 
 help:
 	@echo "make demo           audit a shipped example under real encryption; SMALL=1 for a short one, OUT=DIR for another folder"
@@ -21,6 +24,8 @@ help:
 	@echo "make test           run the tests, in JOBS=2 processes, but for those that take long"
 	@echo "make test-slow      run those that take long"
 	@echo "make chaos          disturb CHAOS_RUNS=200 runs between companies, drawn from CHAOS_SEED=1; each must end as if undisturbed"
+	@echo "make chaos-nightly  the 1,000 runs of tests/network/nightly.toml; goes on where it was stopped (CHAOS_OUT=chaos-nightly)"
+	@echo "make fuzz           feed every reader FUZZ_INPUTS=1000000 inputs near valid ones, guided by coverage; broken ones: fuzz-found/"
 	@echo "make check          formatter, linter, strict types"
 	@echo "make bench          time what the notes state"
 	@echo "make clean          remove the environment and what tools leave; audits stay"
@@ -40,6 +45,13 @@ test-slow: $(VENV)/.for-development
 
 chaos: $(VENV)/.for-development
 	$(BIN)/python tests/network/chaos.py $(CHAOS_RUNS) $(CHAOS_SEED)
+
+chaos-nightly: $(VENV)/.for-development
+	$(BIN)/python tests/network/chaos.py tests/network/nightly.toml $(CHAOS_OUT)
+
+fuzz: $(VENV)/.for-development
+	@$(PIP) --editable '.[test,fuzz]'
+	$(BIN)/python tests/fuzz/fuzz.py --inputs $(FUZZ_INPUTS)
 
 check: $(VENV)/.for-development
 	$(BIN)/ruff format --check .

@@ -2,8 +2,8 @@
 
 Usage: python benchmarks/instance_clustering.py [--json FILE]
 
-Trees and views are those of ``benchmarks/id2graph.py``. Each size runs in a process of its own, so that peaks do not
-mix. Of 30,000 rows, samples of 2,000 (their leaves, as the attacker would see a smaller table) are clustered by
+Trees and views are those of ``benchmarks/tree_attacks.py``. Each size runs in a process of its own, so that peaks do
+not mix. Of 30,000 rows, samples of 2,000 (their leaves, as the attacker would see a smaller table) are clustered by
 scikit-learn's spectral clustering on the whole matrix, too. Limits: 60 s and 3 GB at 1,000,000 rows; adjusted Rand
 index of .99 with scikit-learn in each sample.
 """
@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 from _wiring import report
-from id2graph import planted
 from numpy.typing import NDArray
+from tree_attacks import planted
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.instance_clustering import InstanceClustering

@@ -1,10 +1,17 @@
 """A run between two companies: on loopback, and through a proxy with the round trip and the rate of a long line.
 
-Usage: python benchmarks/network.py [--rows N] [--delay MS] [--rate MBITS] [--plain] [--json FILE]
+Usage: python benchmarks/network.py [--rows N] [--delay MS] [--rate MBITS] [--plain] [--strangers N] [--beside]
+       [--json FILE]
 
 Job A as in ``training.py`` (30,000 × (12 + 11), 5 trees of depth 3, Paillier 2048), each party a process with its own
 table. Both runs are timed from the attempt's begin to the end of training, as their logs have it. What is allowed on
 the line: 1.5 times the seconds on loopback, plus the seconds that the bytes need at the rate.
+
+With ``--strangers``: on loopback, with and without as many connections that never make a TLS handshake and come back
+when they are closed; what they cost the parties in processor seconds.
+
+With ``--beside``: on loopback, each party with one worker, in turn with the same job in one process with a worker for
+each core. Allowed are 1.15 times its seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +19,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -73,9 +82,31 @@ def write(folder: Path, rows: int) -> None:
         (certs / "authority.crt").write_bytes(authority().certificate)
 
 
-def run(folder: Path, name: str, encryption: str, weather: Weather | None) -> dict[str, Any]:
+CROWD = """
+import selectors, socket, sys, time
+port, count = map(int, sys.argv[1:])
+known, open_ = selectors.DefaultSelector(), 0
+while True:
+    while open_ < count:
+        one = socket.socket()
+        if one.connect_ex(("127.0.0.1", port)):
+            one.close()
+            time.sleep(0.05)
+            break
+        known.register(one, selectors.EVENT_READ)
+        open_ += 1
+    for key, _ in known.select(0.05) if open_ else ():
+        known.unregister(key.fileobj)
+        key.fileobj.close()
+        open_ -= 1
+"""
+
+
+def run(folder: Path, name: str, encryption: str, weather: Weather | None, strangers: int = 0) -> dict[str, Any]:
     """Train once; ``weather`` None: no proxy."""
     port = free_port()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    crowd = subprocess.Popen([sys.executable, "-c", CROWD, str(port), str(strangers)]) if strangers else None
     proxy = None if weather is None else Proxy(("127.0.0.1", port), weather)
     try:
         processes = []
@@ -94,8 +125,14 @@ def run(folder: Path, name: str, encryption: str, weather: Weather | None) -> di
                 )
         for party, process in zip(PARTIES, processes, strict=True):
             assert process.wait(3600) == 0, (folder / f"{name}-{party}.err").read_text()
-        return figures(folder, name) | ({"carried": sum(proxy.carried)} if proxy else {})
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)  # without the crowd, which has not ended yet
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        told = figures(folder, name) | {"processor seconds": round(spent, 2)}
+        return told | ({"carried": sum(proxy.carried)} if proxy else {})
     finally:
+        if crowd is not None:
+            crowd.kill()
+            crowd.wait()
         if proxy:
             proxy.close()
 
@@ -144,14 +181,67 @@ def measure(rows: int, delay: float, rate: float, encryption: str) -> dict[str, 
     }
 
 
+def measure_strangers(rows: int, count: int, encryption: str) -> dict[str, Any]:
+    """Run three times each without and with strangers, in turn, after a run that compiles."""
+    found: dict[str, list[dict[str, Any]]] = {"without": [], "with": []}
+    with tempfile.TemporaryDirectory(prefix="labelward-network-") as name:
+        folder = Path(name)
+        write(folder, rows)
+        run(folder, "first", encryption, None)
+        for number in range(3):
+            for kind, runs in found.items():
+                runs.append(run(folder, f"{kind}-{number}", encryption, None, count if kind == "with" else 0))
+    spent = {kind: sorted(each["processor seconds"] for each in runs)[1] for kind, runs in found.items()}
+    return {"rows": rows, "strangers": count, **found, "ratio of medians": round(spent["with"] / spent["without"], 3)}
+
+
+def here(folder: Path, name: str, encryption: str) -> dict[str, Any]:
+    """Train once with all parties in one process."""
+    tables = {"bank": 'table = "bank.csv"\nlabel = "label"', "telco": 'table = "telco.csv"'}
+    (folder / "all.toml").write_text(JOB.format(**tables, encryption=encryption, connect=1, listen=1))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "labelward", "train", "all.toml", "--out", name, "--quiet"]
+    subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    cost = json.loads((folder / name / "training.json").read_text())["cost"]
+    return {"seconds": round(cost["seconds"], 2), "processor seconds": round(spent, 2)}
+
+
+def measure_beside(rows: int, encryption: str, times: int = 3) -> dict[str, Any]:
+    """Run in one process and on loopback, in turn, after a run that compiles."""
+    found: dict[str, list[dict[str, Any]]] = {"one process": [], "loopback": []}
+    with tempfile.TemporaryDirectory(prefix="labelward-network-") as name:
+        folder = Path(name)
+        write(folder, rows)
+        run(folder, "first", encryption, None)
+        for number in range(times):
+            found["one process"].append(
+                here(folder, f"here-{number}", encryption.replace("workers = 1", "workers = 2"))
+            )
+            found["loopback"].append(run(folder, f"loopback-{number}", encryption, None))
+    ratios = {
+        what: round(statistics.median(a[what] / b[what] for a, b in zip(*reversed(found.values()), strict=True)), 3)
+        for what in ("seconds", "processor seconds")
+    }
+    return {"rows": rows, **found, "median of ratios": ratios, "allowed": 1.15}
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=40_000, help="a quarter of them are test rows")
     parser.add_argument("--delay", type=float, default=50.0, help="milliseconds of a round trip")
     parser.add_argument("--rate", type=float, default=100.0, help="Mbit/s in each direction")
     parser.add_argument("--plain", action="store_true", help="without encryption, where only waiting is of interest")
+    parser.add_argument("--strangers", type=int, default=0)
+    parser.add_argument("--beside", action="store_true")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     encryption = 'engine = "plain"\ninsecure = true' if chosen.plain else "bits = 2048\nworkers = 1"
-    found = measure(chosen.rows, chosen.delay / 1000, chosen.rate * 1e6 / 8, encryption)
+    if chosen.strangers:
+        found = measure_strangers(chosen.rows, chosen.strangers, encryption)
+    elif chosen.beside:
+        found = measure_beside(chosen.rows, encryption)
+    else:
+        found = measure(chosen.rows, chosen.delay / 1000, chosen.rate * 1e6 / 8, encryption)
     report("network", found, chosen.json)

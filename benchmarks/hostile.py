@@ -1,0 +1,94 @@
+"""What a hostile peer costs the honest ones: peak memory and seconds, beyond a party that leaves honestly.
+
+Usage: python benchmarks/hostile.py [--times N] [--limit BYTES] [--json FILE] [KIND ...]
+
+Three parties train (60 trees, plain engine); from its 40th message on telco does what ``tests/network/changed.py``
+lists: garbage, deep or long messages, floods of greetings, control records and messages that nobody awaits, a message
+of 300 MB. Told are, for bank and shop, the largest peak of memory (``VmHWM``) above that of the same run in which
+telco's user interrupts it, and the seconds from the act to the end. Allowed are 64 MB and 10 s. ``--limit``: the
+``message_limit`` of all parties; without it the default of 1 GiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from _wiring import report
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "network"))
+import changed  # type: ignore[import-not-found]
+from companies import Case, companies  # type: ignore[import-not-found]
+
+CASE = Case(model="trees = 60\ndepth = 3")
+HONEST = ("bank", "shop")
+LEAVES = "leaves"
+FROM = 40
+ALLOWED_MB, ALLOWED_SECONDS = 64, 10
+
+
+def peak(pid: int) -> int:
+    """Return the largest memory that a process had, in bytes; 0 where it is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def play(kind: str, network: str) -> dict[str, Any]:
+    """Return the peak memory of the honest parties, and the seconds until both have ended."""
+    with tempfile.TemporaryDirectory(prefix="labelward-hostile-") as name:
+        changes = {"telco": (f"hostile={kind},{FROM}",)}
+        with companies(Path(name) / "run", CASE, network=network, changes=changes) as made:
+            running = made.start_all()
+            peaks, ended = dict.fromkeys(HONEST, 0), dict[str, float]()
+            until = time.monotonic() + 120
+            while len(ended) < len(HONEST) and time.monotonic() < until:
+                for party in HONEST:
+                    peaks[party] = max(peaks[party], peak(running[party].popen.pid))
+                    if party not in ended and running[party].popen.poll() is not None:
+                        ended[party] = time.time()
+                time.sleep(0.002)
+            acted = (made.folder / "telco.hostile").stat().st_mtime
+            last = {party: (running[party].errors.splitlines() or [""])[-1] for party in HONEST}
+            seconds = max(ended.values()) - acted if len(ended) == len(HONEST) else float("inf")
+            return {"peaks": peaks, "seconds": seconds, "named": all("'telco'" in each for each in last.values())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kinds", nargs="*", metavar="KIND")
+    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--limit", type=int, default=1 << 30)
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+    kinds = chosen.kinds or [kind for kind in changed.HOSTILE if kind != LEAVES]
+    network = f"timeout = 120.0\nheartbeat = 0.5\nmessage_limit = {chosen.limit}"
+    base = [play(LEAVES, network) for _ in range(chosen.times)]
+    usual = {party: statistics.median(each["peaks"][party] for each in base) for party in HONEST}
+    told: dict[str, Any] = {
+        "message_limit": chosen.limit,
+        "seconds of an honest end": round(max(each["seconds"] for each in base), 2),
+    }
+    for kind in kinds:
+        found = [play(kind, network) for _ in range(chosen.times)]
+        more = max(each["peaks"][party] - usual[party] for each in found for party in HONEST) / 2**20
+        seconds = max(each["seconds"] for each in found)
+        told[kind] = {
+            "MB more": round(more, 1),
+            "seconds": round(seconds, 2),
+            "named by all": all(each["named"] for each in found),
+            "within": more <= ALLOWED_MB and seconds <= ALLOWED_SECONDS,
+        }
+    report("hostile", told, chosen.json)
+
+
+if __name__ == "__main__":
+    main()
