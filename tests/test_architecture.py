@@ -58,10 +58,13 @@ def test_files_of_the_architecture_page_exist() -> None:
 
 
 def test_names_of_the_architecture_page_exist() -> None:
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in Path(labelward.__file__).parent.rglob("*.py")]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    defined = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    defined |= {node.id for node in nodes if isinstance(node, ast.Name)} | set(import_graph())
+    defined = set(import_graph())
+    for path in Path(labelward.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                defined.add(node.name)
+            elif isinstance(node, ast.Name):
+                defined.add(node.id)
     for name in re.findall(r"`([A-Za-z_]+(?:\.[A-Za-z_]+)?)`", PAGE.read_text(encoding="utf-8")):
         if not name.endswith((".py", ".toml")):
             assert set(name.split(".")) - {"labelward"} <= defined, name

@@ -15,7 +15,7 @@ SOURCE = Path(errors.__file__).parent
 TESTS = Path(__file__).parent
 
 PACKAGES = (
-    *("job", "data", "evaluate", "studies", "estimators", "report", "cli"),
+    *("job", "data", "studies", "estimators", "report", "cli"),
     *("auditing", "federation", "leakage", "metrics", "policy", "runs"),
     *("attacks", "defenses", "he", "kernels", "messages", "party", "privacy", "protocols", "testing", "transport"),
 )

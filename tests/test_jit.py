@@ -1,14 +1,16 @@
 """Where compiled code is kept, and when it goes stale."""
 
+import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numba
 import pytest
 
-from labelward.jit import compiled, jit
+from labelward.jit import _is_own, compiled, jit
 
 
 def test_without_a_cache_kernels_are_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +54,66 @@ def test_compiled_code_goes_stale_with_what_it_calls(tmp_path: Path) -> None:
 
     assert doubled(2) == 2
     assert doubled(20) == 20
+
+
+def _triple(x: int) -> int:
+    return 3 * x
+
+
+class _Bomb:
+    """Runs code where it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _explode, ()
+
+
+def _explode() -> NoReturn:
+    raise AssertionError("code of somebody else was run")
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for compiled code, in which a kernel was compiled while everybody could write what is new."""
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+    before = os.umask(0)
+    try:
+        assert compiled(_triple)(2) == 6
+    finally:
+        os.umask(before)
+    _is_own.cache_clear()
+    (folder,) = tmp_path.iterdir()
+    return folder
+
+
+def test_only_the_owner_can_write_compiled_code(kept: Path) -> None:
+    modes = {path.name[-4:]: path.stat().st_mode & 0o777 for path in (kept, *kept.iterdir())}
+    assert {modes.pop(".nbi"), modes.pop(".nbc")} == {0o644}
+    assert [mode & 0o022 for mode in modes.values()] == [0]
+
+
+@pytest.mark.parametrize("planted", ["mode", "link"])
+def test_compiled_code_that_others_could_write_is_not_read(kept: Path, tmp_path: Path, planted: str) -> None:
+    (index,) = kept.glob("*.nbi")
+    bomb = tmp_path / "bomb"
+    bomb.write_bytes(pickle.dumps(_Bomb()))
+    if planted == "mode":
+        index.write_bytes(bomb.read_bytes())
+        index.chmod(0o666)
+    else:
+        index.unlink()
+        index.symlink_to(bomb)
+    assert compiled(_triple)(3) == 9
+    assert index.stat().st_mode & 0o022 == 0
+
+
+def test_a_folder_of_somebody_else_is_not_used(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (index,) = kept.glob("*.nbi")
+    index.write_bytes(pickle.dumps(_Bomb()))
+    monkeypatch.setattr("os.geteuid", lambda: 4711)
+    if kept.stat().st_uid == 0:
+        os.chown(kept, 4712, -1)
+    with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR"):
+        kernel = jit(_triple)
+    assert kernel(4) == 12
+    with pytest.raises(RuntimeError):
+        compiled(_triple)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,11 +46,12 @@ ALLOWED: dict[str, set[str]] = {
     "leakage": RUNTIME | PARTS | FEATURES | BASE,
     "planning": RUNTIME | PARTS | FEATURES | BASE,
     "auditing": RUNTIME | {"leakage", "planning"} | PARTS | FEATURES | BASE,
-    "studies": STUDIED | PARTS | FEATURES | BASE,
+    "tuning": STUDIED | PARTS | FEATURES | BASE,
+    "studies": {"tuning"} | STUDIED | PARTS | FEATURES | BASE,  # searches compared
     "api": {"federation", "leakage", "planning", "protocols", "runs", "attacks", "data", "party"} | BASE,
     "estimators": {"federation", "he", "protocols", "defenses", "data", "party", "policy"} | BASE,
-    "report": {"attacks", "runs", "metrics", "leakage", "studies"} | BASE,
-    "cli": PARTS | FEATURES | BASE | STUDIED | {"studies", "estimators", "report"},
+    "report": {"attacks", "runs", "metrics", "leakage", "studies", "tuning"} | BASE,
+    "cli": PARTS | FEATURES | BASE | STUDIED | {"studies", "estimators", "report", "tuning"},
     "testing": {
         "attacks",
         "leakage",
@@ -65,7 +66,19 @@ ALLOWED: dict[str, set[str]] = {
     }
     | BASE,
     "__main__": {"cli"},
-    "": {"api", "attacks", "auditing", "errors", "federation", "he", "job", "party", "planning", "policy"},  # lazily
+    "": {
+        "api",
+        "attacks",
+        "auditing",
+        "errors",
+        "federation",
+        "he",
+        "job",
+        "party",
+        "planning",
+        "policy",
+        "tuning",
+    },  # lazily
 }
 
 MODULES = sorted(ROOT.rglob("*.py"))
@@ -77,10 +90,12 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Yield what a module imports of labelward, below labelward: at the top, inside functions, relative ones too."""
+@cache
+def imported(path: Path) -> tuple[str, ...]:
+    """Return what a module imports of labelward, below labelward: at the top, inside functions, relative ones too."""
     name = name_of(path).split(".") if name_of(path) else []
     package = name if path.name == "__init__.py" else name[:-1]
+    found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
@@ -92,9 +107,8 @@ def imported(path: Path) -> Iterator[str]:
             targets = [f"{node.module}.{alias.name}" for alias in node.names]
         else:
             targets = []
-        for target in targets:
-            if target == "labelward" or target.startswith("labelward."):
-                yield target.removeprefix("labelward").removeprefix(".")
+        found += [each for each in targets if each == "labelward" or each.startswith("labelward.")]
+    return tuple(each.removeprefix("labelward").removeprefix(".") for each in found)
 
 
 def layer(module: str) -> str:

@@ -33,15 +33,13 @@ OLD_FILES = {
 """Names of files that said nothing of what is in them."""
 
 
-def modules() -> dict[str, ast.Module]:
-    paths = sorted(ROOT.rglob("*.py"))
-    return {path.relative_to(ROOT).with_suffix("").as_posix(): ast.parse(path.read_text()) for path in paths}
+MODULES = {path.relative_to(ROOT).with_suffix("").as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
 
 
 def test_no_public_name_is_defined_twice() -> None:
     places: dict[str, list[str]] = defaultdict(list)
-    for module, tree in modules().items():
-        for node in tree.body:
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
                 places[node.name].append(module.replace("/", "."))
     twice = {
@@ -53,7 +51,7 @@ def test_no_public_name_is_defined_twice() -> None:
 
 
 def test_no_file_has_an_old_name() -> None:
-    assert not OLD_FILES & set(modules())
+    assert not OLD_FILES & set(MODULES)
     assert not (ROOT / "evaluate").exists()
     assert not (ROOT / "protocols" / "tree").exists()
 

@@ -53,6 +53,9 @@ class Wire(Transport):
         self._pause()
         return self.inner.receive(timeout)
 
+    def hold(self, peer: str, held: bool) -> None:
+        self.inner.hold(peer, held)
+
     def fail(self, failure: Failure) -> None:
         self.inner.fail(failure)
 

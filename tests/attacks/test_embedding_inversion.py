@@ -122,7 +122,11 @@ def stored() -> tuple[View, AttackerData, np.ndarray]:
         labels=table.target.to_numpy(float)[train],
     )
     others = [column for column in COLUMNS if column not in view.header.columns]
-    return view, SplitNetFamily().own(view, own, STORED), table.data[others].to_numpy(float)[train]
+    return (
+        view,
+        SplitNetFamily().own(view, own, SplitNetFamily().load(STORED)),
+        table.data[others].to_numpy(float)[train],
+    )
 
 
 def attack(view: View, own: AttackerData, **params: Any) -> ColumnGuess:

@@ -70,7 +70,8 @@ def test_views_of_shared_starts_give_all_labels_with_their_names(name: str) -> N
     assert guess.notes["share of the gradients that the shared start explains"] > 0.99
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_names_follow_from_a_shared_start_and_not_from_a_private_one(shared: bool, tmp_path: Path) -> None:
     """The groups remain under a linear top model; noise above the gradients' size hides them."""
     made = parse_job(

@@ -60,9 +60,9 @@ def area(guess: LabelGuess, labels: np.ndarray) -> float:
     [
         ("breast-cancer", 1, 0.80, 0.97),
         ("breast-cancer", 5, 0.99, 1.0),
-        ("digits", 1, 0.58, 0.6),
-        ("digits", 2, 0.80, 0.98),
-        ("digits", 5, 0.99, 0.99),
+        pytest.param("digits", 1, 0.58, 0.6, marks=pytest.mark.slow),
+        pytest.param("digits", 2, 0.80, 0.98, marks=pytest.mark.slow),
+        pytest.param("digits", 5, 0.99, 0.99, marks=pytest.mark.slow),
     ],
 )
 def test_views_of_the_first_version_give_the_labels_away(name: str, seeds: int, least: float, right: float) -> None:

@@ -14,7 +14,16 @@ import pytest
 from small_jobs import Call
 
 from labelward.federation.components import list_components
-from labelward.job import DataSection, EncryptionSection, LeakageSection, NetworkSection, PartySection, RunSection
+from labelward.job import (
+    DataSection,
+    EncryptionSection,
+    LeakageSection,
+    NetworkSection,
+    PartySection,
+    RunSection,
+    TuneSection,
+    TuneVariable,
+)
 from labelward.runs.schema import Cost, ResultRow
 
 ROOT = Path(__file__).parents[2]
@@ -81,16 +90,23 @@ def _default(text: str) -> object:
         ("[leakage]", LeakageSection),
         ("[run]", RunSection),
         ("[network]", NetworkSection),
+        ("[tune]", TuneSection),
+        ("[[tune.variable]]", TuneVariable),
     ],
 )
 def test_the_page_of_the_job_file_has_every_key_and_default(heading: str, section: type) -> None:
     table = _tables((ROOT / "docs" / "ref-job-file.md").read_text(encoding="utf-8"))[heading]
     written = {cells[0].strip("`"): _default(cells[1]) for cells in table}
     known = {
-        field.name: list(field.default) if isinstance(field.default, tuple) else field.default
+        field.name: None
+        if field.default is MISSING  # required
+        else list(field.default)
+        if isinstance(field.default, tuple)
+        else field.default
         for field in fields(section)
         if not (section is PartySection and field.name in ("name", "share"))
         and not (section is EncryptionSection and field.name == "engine_parameters")  # a table of its own
+        and not (section is TuneSection and field.name == "variables")  # tables of their own
     }
     assert written == known
     assert list(written) == list(known) or section is PartySection

@@ -44,6 +44,7 @@ COMMANDS: dict[str, list[str]] = {
         "plan job.toml --bandwidth 100",
         "plan job.toml --columns telco",
     ],
+    "tune": ["tune --help", "tune typo.toml --out other", "tune nowhere.toml --out other"],
     "train": [
         "train --help",
         "train job.toml --out new --defense none",

@@ -1,6 +1,7 @@
 """Columns as numbers and codes: known answers, other tables in a known coding, and every refusal."""
 
 import datetime as dt
+import zlib
 
 import numpy as np
 import pandas as pd
@@ -222,3 +223,33 @@ def test_more_categories_than_rows_allow(count, rows, style):
         column(values, style)
     assert f"may have {most}" in caught.value.reason
     assert column([f"v{number % most}" for number in range(rows)]).max() == most - 1
+
+
+def test_hashed_texts_are_checksums_of_column_and_text():
+    table = pa.table({"c": ["a", None, "b", "a"], "x": [1, 2, 3, 4], "d": ["a", "b", "a", None]})
+    known = fit_encoding(table, ["c", "x", "d"], "here", style="hashed", buckets=7)
+    assert known.names == ("c#7", "x", "d#7")
+    assert known.categories == {"c#7": tuple("0123456"), "d#7": tuple("0123456")}
+    code = {(column, text): zlib.crc32(f"{column}={text}".encode()) % 7 for column in "cd" for text in "abz"}
+    other = pa.table({"d": ["z", "a"], "x": [5, 6], "c": [None, "z"]})
+    same(
+        transform(other, known.names, known.categories, "there"),
+        [[NAN, 5, code["d", "z"]], [code["c", "z"], 6, code["d", "a"]]],
+    )
+    assert transform(table, known.names, known.categories, "here")[:, 0].tolist()[2] == code["c", "b"]
+
+
+def test_hashed_columns_take_any_number_of_categories():
+    values = [f"v{number}" for number in range(5000)]
+    codes = column(values, "hashed")[:, 0]
+    counts = np.bincount(codes.astype(int), minlength=1000)
+    assert len(counts) == 1000
+    assert abs(counts.var() - 5) < 1  # as of a Poisson distribution of mean 5
+
+
+def test_a_native_column_named_like_a_hashed_one_is_never_taken_for_it():
+    with refused(DataError, "columns", field="there", value="c#2"):
+        transform(pa.table({"c": ["a"]}), ["c#2"], {"c#2": ("a", "b")}, "there")
+    clash = pa.table({"c": ["a", "b"], "c#1000": [1, 2]})
+    with refused(DataError, "columns", field="here, column 'c'", value="c#1000"):
+        fit_encoding(clash, ["c"], "here", style="hashed")

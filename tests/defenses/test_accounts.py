@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 
 from exactly import Paths, largest_ratio
 from labelward.defenses import DEFENSES
+from labelward.defenses.adversarial import Adversarial
 from labelward.defenses.discrete_sgd import DiscreteSgd
+from labelward.defenses.distance_correlation import DistanceCorrelation
 from labelward.defenses.gradient_compression import GradientCompression
 from labelward.defenses.label_dp import LpMst, RandomizedLabels
+from labelward.defenses.marvell import Marvell
 from labelward.defenses.noisy_gradients import NoisyGradients, _clipped
 from labelward.defenses.ppdl import Ppdl
 from labelward.defenses.sign_sgd import SignSgd
@@ -41,6 +44,7 @@ MIXING = (
     Ppdl(theta=0.5, epsilon=1.0),
     Ppdl(theta=0.5, epsilon=1.0, form="published"),
 )
+READING = (Marvell(s=4.0), Adversarial(), DistanceCorrelation(weight=1.0))
 
 
 def accounted() -> NoisyGradients:
@@ -130,6 +134,15 @@ def test_such_a_chain_is_refused(before: Policy) -> None:
     check_hooks([before, NoisyGradients(scale=0.01)], frozenset(NET_POINTS), ALONE)  # nothing is promised
 
 
+@pytest.mark.parametrize("reading", READING, ids=repr)
+def test_what_reads_labels_stands_on_neither_side_of_an_account(reading: Policy) -> None:
+    for chain in ([reading, accounted()], [accounted(), reading]):
+        with pytest.raises(PolicyError) as caught:
+            check_hooks(chain, frozenset(NET_POINTS), replace(ALONE, classes=2))
+        assert caught.value.code == "inapplicable"
+    check_hooks([reading, NoisyGradients(scale=0.01)], frozenset(NET_POINTS), replace(ALONE, classes=2))
+
+
 @pytest.mark.usefixtures("noise_by_place")
 @pytest.mark.parametrize("before", ROW_LOCAL, ids=repr)
 def test_what_may_stand_before_an_account_moves_no_more_than_it_assumes(before: Policy) -> None:
@@ -141,9 +154,9 @@ def test_what_may_stand_before_an_account_moves_no_more_than_it_assumes(before: 
 
 def test_every_registered_policy_of_gradients_is_among_those_above() -> None:
     kinds = {kind for kind, made in DEFENSES.classes().items() if vars(made).get("on_returned_gradient")}
-    assert kinds == {policy.kind for policy in (*ROW_LOCAL, *MIXING)}
+    assert kinds == {policy.kind for policy in (*ROW_LOCAL, *MIXING, *READING)}
     assert all(policy.row_local for policy in ROW_LOCAL)
-    assert not any(policy.row_local for policy in MIXING)
+    assert not any(policy.row_local for policy in (*MIXING, *READING))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +271,7 @@ def test_noisy_labels_of_neighbors_are_as_likely_up_to_epsilon(policy: Policy, m
         monkeypatch.setattr(mechanisms, "draw_below", paths.below)
         asked = TrainingTargets(
             values=np.array(labels, dtype=np.float64),
+            labels=np.array(labels, dtype=np.float64),
             weights=np.ones(3),
             offset=np.zeros(3),
             loss="logistic",

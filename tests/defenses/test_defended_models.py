@@ -66,6 +66,7 @@ def test_the_bound_binds_whatever_the_model(kind: str) -> None:
     assert run.active.tally["refused_candidates"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["a vector tree", "a forest"])
 def test_bounds_of_classes_under_encryption(kind: str) -> None:
     given_setting = rich(setting(18, 3, KINDS[kind](), rows=60), 18, 3, 0.1)

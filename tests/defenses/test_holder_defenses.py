@@ -6,11 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from labelward.defenses.label_dp_sums import LabelDPSums
 from labelward.defenses.partial_dp import PartialDP
 from labelward.errors import PolicyError
 from labelward.policy.base import PolicyContext
+from labelward.policy.chain import PolicyChain
 from labelward.policy.holder_points import HolderSums, LeafRelease
 from labelward.privacy.gaussian import epsilon_of
 from labelward.rng import SecureRandom
@@ -66,6 +69,37 @@ def test_noise_of_sums_is_on_gradients_alone_and_adds_up() -> None:
     assert epsilon_of(1e-5, ratio) == pytest.approx(8.0, abs=1e-3)
     other = policy.on_own_sums(HolderSums(tree=0, depth=1, part=0, values=sums, one=one))[:, 0] / one
     assert abs(np.corrcoef(other, parts[-1])[0, 1]) < 0.1
+
+
+def composed_numerically(deviation: float, releases: int, delta: float) -> float:
+    """Return epsilon of many Gaussian releases that move by 1, from their privacy losses alone, folded on a grid."""
+    step, points, ratio = 4e-4, 1 << 18, 1 / deviation
+    grid = (np.arange(points) - points // 2) * step
+    edges = np.append(grid - step / 2, grid[-1] + step / 2)
+    one = np.diff(norm.cdf(edges, loc=ratio**2 / 2, scale=ratio))
+    folded = np.fft.irfft(np.fft.rfft(np.fft.ifftshift(one)) ** releases, points)
+    losses = np.fft.fftshift(folded).clip(min=0)
+
+    def beyond(epsilon: float) -> float:
+        return math.log((losses * -np.expm1(np.minimum(epsilon - grid, 0))).sum() / delta)
+
+    return float(brentq(beyond, 0.1, 20, xtol=1e-6))
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 8.0])
+def test_the_account_is_that_of_a_numeric_composition(epsilon: float) -> None:
+    policy = LabelDPSums(epsilon=epsilon)
+    policy.begin(SETUP, SecureRandom(1))
+    account = policy.account()
+    found = composed_numerically(account["deviation_of_a_sum"], account["sums_a_label_moves"], 1e-5)
+    assert found == pytest.approx(epsilon, abs=1e-3)
+
+
+def test_all_know_the_noise_of_all() -> None:
+    policy = LabelDPSums(epsilon=8.0)
+    policy.begin(SETUP, SecureRandom(1))
+    assert policy.sum_noise() == pytest.approx(policy.account()["deviation_of_a_sum"] * math.sqrt(4 / 3))
+    assert PolicyChain([policy, PartialDP()]).sum_noise() == policy.sum_noise()
 
 
 def test_they_need_a_run_and_several_holders() -> None:

@@ -46,6 +46,7 @@ def targets(labels: NDArray[np.int64], classes: int, noise: int | None = None) -
     learner, n = Recorder(classes), len(labels)
     return TrainingTargets(
         values=labels.astype(np.float64),
+        labels=labels.astype(np.float64),
         weights=np.ones(n),
         offset=np.zeros(n),
         loss="gini",
@@ -239,7 +240,7 @@ def test_what_goes_together() -> None:
     ("chain", "setup", "value", "about"),
     [
         ((LpMst(epsilon=1.0),), {"classes": 0}, None, "regression"),
-        ((LpMst(epsilon=1.0),), {"stops_early": True}, None, "early_stopping_rounds"),
+        ((LpMst(epsilon=1.0),), {"stops_early": True}, None, "early stopping"),
         ((LpMst(epsilon=1.0),), {"continues": True}, None, "warm start"),
         ((LpMst(epsilon=1.0),), {"active_columns": 0}, 2, "no priors"),
         ((LpMst(epsilon=1.0), RandomizedLabels(epsilon=1.0)), {}, "randomized-response", "noise"),
@@ -256,7 +257,7 @@ def test_a_run_that_stops_early_or_goes_on_is_refused() -> None:
     given_setting = setting(SecureBoost(trees=2, depth=2))
     with refused_about("warm start", PolicyError, "inapplicable"):
         given_setting.run(policies=(RandomizedLabels(epsilon=1.0),), shares=given_setting.run().shares)
-    with refused_about("early_stopping_rounds", PolicyError, "inapplicable"):
+    with refused_about("early stopping", PolicyError, "inapplicable"):
         given_setting.run(
             policies=(RandomizedLabels(epsilon=1.0),), params=SecureBoost(trees=2, depth=2, early_stopping_rounds=1)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,12 +10,18 @@ import pytest
 
 from blames import refused_about
 from labelward.defenses import DEFENSES
+from labelward.defenses.adversarial import Adversarial
+from labelward.defenses.coae import Coae
 from labelward.defenses.discrete_sgd import DiscreteSgd
+from labelward.defenses.distance_correlation import DistanceCorrelation
 from labelward.defenses.gradient_compression import GradientCompression
 from labelward.defenses.grafting import Grafting
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.label_dp import LpMst, RandomizedLabels
 from labelward.defenses.local_trees import LocalTrees
+from labelward.defenses.lpsc import Lpsc
+from labelward.defenses.marvell import Marvell
+from labelward.defenses.mid import Mid
 from labelward.defenses.noisy_gradients import NoisyGradients
 from labelward.defenses.ppdl import Ppdl
 from labelward.defenses.purity_threshold import PurityThreshold
@@ -71,6 +77,53 @@ class TestLpMst(PolicyContract):
     @classmethod
     def make(cls) -> Policy:
         return LpMst(epsilon=0.5, stages=3)
+
+
+ONE_OUTPUT = PolicyContext(model="net", classes=2, passive=("left",), active_columns=3, epochs=2, loss="logistic")
+
+
+class TestLpsc(PolicyContract):
+    setup = ONE_OUTPUT
+
+    @classmethod
+    def make(cls) -> Policy:
+        return Lpsc(coding="l2", folds=2)
+
+
+class TestAdversarial(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return Adversarial(beta=0.5, width=3)
+
+
+class TestDistanceCorrelation(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return DistanceCorrelation(weight=0.5)
+
+
+class TestMid(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return Mid(weight=0.5)
+
+
+class TestCoae(PolicyContract):
+    setup = replace(ONE_OUTPUT, loss="auto")
+
+    @classmethod
+    def make(cls) -> Policy:
+        return Coae(weight=0.5, steps=20)
+
+
+class TestMarvell(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return Marvell(s=1.0)
+
+    @classmethod
+    def suiting(cls, question: ReturnedGradient) -> ReturnedGradient:
+        return replace(question, classes=2, targets=question.targets % 2)
 
 
 class TestGrafting(PolicyContract):
@@ -159,7 +212,8 @@ class TestDoubled(PolicyContract):
 
 def test_every_listed_defense_is_tested_here() -> None:
     of_trees = (TestIdLmid, TestLocalTrees, TestPurityThreshold, TestRandomizedResponse, TestLpMst, TestGrafting)
-    of_nets = (TestNoisyGradients, TestGradientCompression, TestPpdl, TestDiscreteSgd, TestSignSgd)
+    of_gradients = (TestNoisyGradients, TestGradientCompression, TestPpdl, TestDiscreteSgd, TestSignSgd, TestMarvell)
+    of_nets = (*of_gradients, TestAdversarial, TestDistanceCorrelation, TestLpsc, TestMid, TestCoae)
     of_holders = {"partial-dp", "label-dp-sums"}  # test_holder_defenses.py
     of_passive_parties = {"min-bin-rows"}  # tests/attacks/test_bin_reconstruction.py
     tested = {case.make().kind for case in of_trees + of_nets} | of_holders | of_passive_parties

@@ -1,5 +1,6 @@
 """The job file: what is refused and how the message reads, defaults, sweeps, and the round trip through TOML."""
 
+import datetime as dt
 import math
 import pickle
 import string
@@ -26,6 +27,8 @@ from labelward.job import (
 from refusals import refused
 
 SMALL = {"data": {"table": "breast_cancer"}, "parties": {"active": 0.5, "telco": 0.5}}
+
+DAY = dt.date(2020, 1, 1)
 
 
 def with_section(section: str, **values: object) -> dict:
@@ -124,7 +127,13 @@ def test_the_job_of_the_contract_parses():
         (with_section("run", seeds=[]), "type", "[run] seeds", []),
         (with_section("run", seeds=[1, 2, 1]), "duplicate", "[run] seeds", 1),
         (with_section("run", seeds=[-1]), "range", "[run] seeds", -1),
-        (with_section("model", depth={"a": 1}), "type", "[model] depth of 'secureboost'", {"a": 1}),
+        (
+            with_section("model", depth=dt.date(2020, 1, 1)),
+            "type",
+            "[model] depth of 'secureboost'",
+            dt.date(2020, 1, 1),
+        ),
+        (with_section("model", depth={"a": math.nan}), "range", "[model] depth of 'secureboost'.a", math.nan),
         (with_section("model", rate=math.inf), "range", "[model] rate of 'secureboost'", math.inf),
         ({**SMALL, "defense": {"kind": "x"}}, "type", "[[defense]]", {"kind": "x"}),
         ({**SMALL, "defense": [{"kind": "x"}, {"xi": 1}]}, "missing", "[[defense]] 2 kind", None),

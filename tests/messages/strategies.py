@@ -59,6 +59,8 @@ def _strategy(info: inspect.Type) -> st.SearchStrategy[Any]:
             return st.dictionaries(_strategy(key), _strategy(value), max_size=3)
         case inspect.LiteralType(values=values):
             return st.sampled_from(values)
+        case inspect.StrType(pattern=str() as pattern):
+            return st.from_regex(pattern)
     simple = {
         inspect.IntType: _NUMBERS,
         inspect.StrType: _TEXT,

@@ -28,7 +28,8 @@ def test_all_computed_metrics_are_listed() -> None:
     scores = np.eye(6)[GUESS]
     table, empty = TRUTH[:, None].astype(float), np.empty((0, 1))
     telco = PartyDataset(name="telco", columns=("a",), train=table, validation=empty, test=empty)
-    columns = score_columns(ColumnGuess(cells={"telco": GUESS[:, None] * 1.0}, kind="values"), [telco], {})
+    cells = {"telco": GUESS[:, None] * 1.0}
+    columns = score_columns(ColumnGuess(cells=cells, by_splits=cells, kind="values"), [telco], {})
     computed = {
         *score_clusters(GUESS, TRUTH, TRUTH.astype(float), known_per_cluster=1),
         *score_labels(GUESS, TRUTH, scores, classes=6),

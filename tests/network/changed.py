@@ -1,20 +1,31 @@
 """``labelward`` with something changed, as texts ``CHANGE=VALUE`` say.
 
 ``noise=FILE``: a defense draws from a seeded stream whose number is that of the line that the draw adds to the file.
+``keys=FILE``: defenses draw their keys from a seeded stream, whose number is that of the lines in the file; a line is
+added when a checkpoint has the keys.
 ``version=V``: it calls itself another version.
 ``transport=V``: it speaks another version of the transport.
+``seat=SECONDS``: so long the listener keeps the place of a party that is away for the folder of its process.
 ``heard=FILE``: a piece of each long message that it sends is written to the file, in hexadecimal, before it is sealed.
 ``mangle=SEED``: as a relay it delivers some envelopes twice, late or never.
+``umask=OCTAL``: of the process.
+``secrets=FILE``: what must be on no disk is written to the file, in hexadecimal: primes, labels, gradients.
+``hostile=KIND,COUNT``: from the message with this number on it does what :data:`HOSTILE` says; when it begins, it makes
+the file ``PARTY.hostile``.
 ``fails=STEP``: an error that nobody foresaw, when so many trees are done.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 import random
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +54,36 @@ def noise(path: str) -> None:
     NoisyLabels.before_targets = before_targets  # type: ignore[method-assign]
 
 
+def keys(path: str) -> None:
+    """Make the first key that is stored the same in all runs, and every later one another."""
+    from labelward.party.checkpoint import Checkpoints
+    from labelward.policy.chain import PolicyChain
+    from labelward.protocols.pivodl import boosting
+    from labelward.rng import SecureRandom
+
+    begin, record, save, file = PolicyChain.begin, boosting.record_draws, Checkpoints.save, Path(path)
+
+    def begun(self: Any, setup: Any, protection: Any) -> None:
+        number = len(file.read_text().splitlines()) if file.exists() else 0
+        begin(self, setup, SecureRandom(seed=number))
+
+    def recorded(drawing: Any, checkpoints: Any) -> None:
+        record(drawing, checkpoints)
+        if checkpoints.kept:
+            with file.open("a") as stored:
+                stored.write("stored\n")
+
+    def saved(self: Any, number: int, *args: Any, **more: Any) -> None:
+        save(self, number, *args, **more)
+        if self.kept and number:
+            with file.open("a") as stored:
+                stored.write("stored\n")
+
+    PolicyChain.begin = begun  # type: ignore[method-assign]
+    Checkpoints.save = saved  # type: ignore[method-assign]
+    boosting.record_draws = recorded
+
+
 def version(value: str) -> None:
     from labelward.party import handshake
 
@@ -55,6 +96,13 @@ def transport(value: str) -> None:
 
     for module in (session_handshake, hub, network, peer):
         vars(module)["VERSION"] = int(value)
+
+
+def seat(seconds: str) -> None:
+    from labelward.transport.grpc import hub
+
+    assert "_SEAT" in vars(hub)
+    vars(hub)["_SEAT"] = float(seconds)
 
 
 def fails(trees: str) -> None:
@@ -116,7 +164,170 @@ def mangle(seed: str) -> None:
     Hub._route = _route  # type: ignore[method-assign]
 
 
-CHANGES = {"mangle": mangle, "heard": heard, "noise": noise, "version": version, "transport": transport, "fails": fails}
+def umask(value: str) -> None:
+    os.umask(int(value, 8))
+
+
+def secrets(path: str) -> None:
+    import numpy as np
+
+    from labelward.he.paillier.scheme import CrtEncryptor
+    from labelward.protocols.common import LabelVector
+    from labelward.protocols.secureboost.row_encoding import GradientEncoder
+
+    make, encode, first = CrtEncryptor.__init__, GradientEncoder.encode, LabelVector.first
+    told = dict[str, int]()
+
+    def write(name: str, secret: bytes) -> None:
+        number = told[name] = told.get(name, 0) + 1
+        with Path(path).open("a") as file:
+            file.write(f"{name}{number} {secret.hex()}\n")
+
+    def made(self: Any, p: Any, q: Any, *args: Any, **more: Any) -> None:
+        for prime in (p, q):
+            write("prime", int(prime).to_bytes((int(prime).bit_length() + 7) // 8, "big"))
+        write("public", int(p * q).to_bytes((int(p * q).bit_length() + 7) // 8, "big"))
+        make(self, p, q, *args, **more)
+
+    def encoded(self: Any, g: Any, *args: Any) -> Any:
+        found = encode(self, g, *args)
+        write("gradients", g[:16].tobytes())
+        write("integers", found.values[:16].tobytes())
+        return found
+
+    def part(self: LabelVector, rows: int) -> LabelVector:
+        values = self.values[:64]
+        for form in (values, values.astype(np.int64), values.astype(np.uint8)):
+            write("labels", form.tobytes())
+        for order in ("little", "big"):
+            write("bits", np.packbits(values.astype(np.uint8), bitorder=order).tobytes())  # type: ignore[call-overload]
+        return first(self, rows)
+
+    CrtEncryptor.__init__ = made  # type: ignore[method-assign]
+    GradientEncoder.encode = encoded  # type: ignore[method-assign]
+    LabelVector.first = part  # type: ignore[method-assign]
+
+
+Send = Callable[[bytes], None]
+
+
+def _garbage(node: Any, peer: str, send: Send) -> bytes:
+    return bytes(range(7, 207))
+
+
+def _nested(node: Any, peer: str, send: Send) -> bytes:
+    return b"LW\x01\x93\xa5Hello\x90" + b"\x91" * 5000 + b"\xc0"
+
+
+def _long(node: Any, peer: str, send: Send) -> bytes:
+    """A text of 2 MB, where 64 kB are allowed."""
+    return b"LW\x01\x93\xa5Hello\x90\x91\xdb" + (1 << 21).to_bytes(4, "big") + b"x" * (1 << 21)
+
+
+def _observation(node: Any, peer: str, send: Send) -> bytes:
+    """What a party keeps to itself and never sends."""
+    return b"LW\x01\x93\xaaEpochOrder\x90\x80"
+
+
+def _unknown(node: Any, peer: str, send: Send) -> bytes:
+    return b"LW\x01\x93\xa4\x1b[2J\x90\x80"
+
+
+def _future(node: Any, peer: str, send: Send) -> bytes:
+    return b"LW\x09\x93\xa5Hello\x90\x80"
+
+
+def _greetings(node: Any, peer: str, send: Send) -> bytes:
+    """A flood of greetings, beside the run."""
+    from labelward.transport.grpc import envelope
+
+    def flood() -> None:
+        while True:
+            node.post(envelope.pack_envelope(envelope.HELLO, node.endpoint.party, peer, bytes(100)))
+            time.sleep(0.001)
+
+    threading.Thread(target=flood, daemon=True).start()
+    return b""
+
+
+def _controls(node: Any, peer: str, send: Send) -> bytes:
+    """A flood of control records, beside the run."""
+
+    def flood() -> None:
+        while True:
+            with node.lock:
+                if (session := node.peers[peer].session) is not None:
+                    session.control(ask=True)
+
+    threading.Thread(target=flood, daemon=True).start()
+    return b""
+
+
+def _unawaited(node: Any, peer: str, send: Send) -> bytes:
+    """Valid messages that nobody asked for, until the run ends."""
+    from labelward.messages.codec import encode
+    from labelward.messages.tree import PredictAnswers
+
+    for number in itertools.count(10**6):
+        send(encode(PredictAnswers(1, 8, bytes(30_000)), (number,)))
+    return b""
+
+
+def _large(node: Any, peer: str, send: Send) -> bytes:
+    """A message of 300 MB, of a type that has no limit of its own."""
+    size = 300 << 20
+    return b"LW\x01\x93\xa9LevelSums\x93\x00\x00\x00\xc6" + size.to_bytes(4, "big") + bytes(size)
+
+
+def _leaves(node: Any, peer: str, send: Send) -> bytes:
+    """Not hostile: what an honest party does whose user interrupts it."""
+    raise KeyboardInterrupt
+
+
+HOSTILE = {
+    "controls": _controls,
+    "unawaited": _unawaited,
+    "large": _large,
+    "leaves": _leaves,
+    "garbage": _garbage,
+    "nested": _nested,
+    "long": _long,
+    "observation": _observation,
+    "unknown": _unknown,
+    "future": _future,
+    "greetings": _greetings,
+}
+
+
+def hostile(value: str) -> None:
+    from labelward.transport.grpc.attempt import NetworkEnd
+
+    kind, _, count = value.partition(",")
+    original, left = NetworkEnd.send, [int(count)]
+
+    def send(self: Any, peer: str, frame: bytes) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            Path(f"{self.party}.hostile").touch()
+            frame = HOSTILE[kind](self._node, peer, partial(original, self, peer)) or frame
+        original(self, peer, frame)
+
+    NetworkEnd.send = send  # type: ignore[method-assign]
+
+
+CHANGES = {
+    "hostile": hostile,
+    "umask": umask,
+    "secrets": secrets,
+    "mangle": mangle,
+    "heard": heard,
+    "noise": noise,
+    "keys": keys,
+    "version": version,
+    "transport": transport,
+    "seat": seat,
+    "fails": fails,
+}
 
 
 def run(changes: Sequence[str], arguments: Sequence[str]) -> None:

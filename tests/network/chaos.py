@@ -1,20 +1,26 @@
 """Disturbed runs: drawn from a seed, played, and held to the run that nobody disturbs.
 
-``python chaos.py RUNS SEED [FOLDER]`` plays many and prints a table (``make chaos``).
+``python chaos.py RUNS SEED [FOLDER]`` plays many and prints a table (``make chaos``); ``python chaos.py nightly.toml
+[FOLDER]`` those that the file names (``make chaos-nightly``). What was played stands in ``results.jsonl`` of the
+folder: the same command goes on where it was stopped, and repeats what failed.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import shutil
 import signal
 import sys
 import tempfile
 import time
+import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +30,11 @@ from undisturbed import DRAWS, Undisturbed, differences, end_of
 
 TWO = ("bank", "telco")
 NOISE = '[[defense]]\nkind = "randomized-response"\nepsilon = 1.0'
+SUMS = '[[defense]]\nkind = "label-dp-sums"\nepsilon = 8.0'
+SPREAD = 'kind = "pivodl"\ntrees = 4\ndepth = 3\nmin_node_rows = 2\naggregation = "masks"'
+NET = 'kind = "splitnn"\nepochs = 4\nbatch_size = 16\nwidth = 4'
+LAPLACE = '[[defense]]\nkind = "noisy-gradients"\ndistribution = "laplace"\nscale = 0.01'
+PPDL = 'kind = "ppdl"\ntheta = 0.5\nepsilon = 4.0\nclip = 1.0\ntau = 0.0001'
 GRAFTED = '[[defense]]\nchain = [{ kind = "lp-mst", epsilon = 1.0 }, { kind = "grafting", unrepaired = "relabel" }]'
 CASES = {
     "boosted": Case(),
@@ -42,6 +53,28 @@ CASES = {
     "budget": Case(active="[leakage]\nbudget = 0.4"),
     "goss": Case(model='trees = 4\ndepth = 3\nsampling = "goss"\ntop_rate = 0.3\nother_rate = 0.2'),
     "in turns": Case(model='trees = 6\ndepth = 2\nmode = "mixed"\nrow_fraction = 0.7\nfeature_fraction = 0.7'),
+    "several holders": Case(model=SPREAD, holders=("bank", "shop"), data='classes = ["0", "1"]'),
+    "several holders, noise": Case(
+        model=SPREAD, holders=("bank", "shop", "telco"), data='classes = ["0", "1"]', active=SUMS
+    ),
+    "several holders, noisy leaves": Case(
+        model=SPREAD,
+        holders=("bank", "shop"),
+        data='classes = ["0", "1"]',
+        active='[[defense]]\nkind = "partial-dp"\nepsilon = 8.0',
+    ),
+    "network": Case(model=NET, encryption="", rows=100),
+    "network, noise": Case(
+        model=NET,
+        encryption="",
+        rows=100,
+        active='[[defense]]\nkind = "noisy-gradients"\ndistribution = "laplace"\nscale = 0.01',
+        keyed=True,
+    ),
+    "network, ppdl": Case(model=NET, encryption="", parties=TWO, rows=100, active=f"[[defense]]\n{PPDL}", keyed=True),
+    "network, noisy labels": Case(model=NET, encryption="", parties=TWO, rows=100, active=NOISE, noisy=True),
+    "five parties": Case(model="trees = 3\ndepth = 3", parties=("bank", "telco", "shop", "post", "grid")),
+    "six parties": Case(model="trees = 3\ndepth = 2", parties=("bank", "telco", "shop", "post", "grid", "rail")),
     "paillier 512": Case(model="trees = 3\ndepth = 2\nbins = 8", encryption="bits = 512\ninsecure = true\nworkers = 1"),
     "paillier 2048": Case(model="trees = 2\ndepth = 2\nbins = 4", parties=TWO, encryption="workers = 1", rows=60),
 }
@@ -57,7 +90,21 @@ KINDS = {
     "freeze": 2,
     "stop": 2,
     "slow": 1,
+    "damage": 2,
+    "delete": 2,
+    "table": 1,
+    "full": 1,
 }
+MENDED = ("table", "full")
+"""What people have to mend: parties end with an error, and are started again."""
+HOSTILE = 1 / 3
+"""Share of the runs in which one party is hostile."""
+HOSTILE_KINDS = ("garbage", "nested", "long", "observation", "unknown", "future", "greetings", "controls")
+NAMED_WITHIN = 10.0
+"""Seconds after which all others have ended, and named it."""
+SMALL_DISK = 40_000
+"""Bytes of any file, beyond which writing fails as on a full disk."""
+RESTARTS = 40
 
 
 @dataclass(frozen=True)
@@ -95,8 +142,12 @@ class Plan:
     mangled: bool
     weather: Weather
     faults: tuple[Fault, ...]
+    hostile: tuple[str, str, int] | None = None  # party, kind, and from which of its messages on
 
     def __str__(self) -> str:
+        if self.hostile:
+            party, kind, number = self.hostile
+            return f"seed {self.seed}: {self.case}, {party} is hostile ({kind} from message {number} on)"
         way = "mangling relay" if self.mangled else "relay" if self.relay else "direct"
         weather = f"{self.weather.delay * 1000:.0f} ms, {self.weather.rate / 1e6:.1f} MB/s"
         return f"seed {self.seed}: {self.case}, {way}, {weather}; {'; '.join(map(str, self.faults)) or 'no fault'}"
@@ -105,6 +156,9 @@ class Plan:
 def draw(seed: int) -> Plan:
     rng = random.Random(seed)
     case = rng.choice(list(CASES))
+    if rng.random() < HOSTILE:
+        party, kind = rng.choice(CASES[case].parties), rng.choice(HOSTILE_KINDS)
+        return Plan(seed, case, rng.random() < 0.3, False, Weather(), (), (party, kind, rng.randint(3, 12)))
     relay = rng.random() < 0.3
     mangled = relay and rng.random() < 0.6
     weather = Weather(delay=rng.choice((0.0, 0.0, 0.005, 0.02)), rate=rng.choice((0.0, 0.0, 12.5e6, 1e6)))
@@ -134,6 +188,8 @@ class Play:
         self._later: list[tuple[float, Any]] = []
         self._faults, self._seen = list(plan.faults), Counter[tuple[str, str]]()
         self._due: float | None = None
+        self._mends: dict[str, Callable[[], object]] = {}
+        self._mended, self._restarts = False, 0
 
     def to_its_end(self) -> None:
         """Start all parties, do what the plan says, until all have ended well."""
@@ -153,9 +209,19 @@ class Play:
             code = process.popen.poll()
             if code is None:
                 continue
-            assert code == 0, f"{self.plan}\n{party} ended with {code}; {self.happened}\n{self.made.told()}"
-            self._ended.add(party)
             del self.running[party]
+            mend = self._mends.pop(party, None)
+            if mend is not None:
+                mend()
+                self._mended = True
+            if code == 0:
+                self._ended.add(party)
+                continue
+            known = code in (2, 3) and (self._mended or self._mends) and self._restarts < RESTARTS
+            assert known, f"{self.plan}\n{party} ended with {code}; {self.happened}\n{self.made.told()}"
+            assert "Traceback" not in process.errors, process.errors
+            self._restarts += 1
+            self._in(0.2, partial(self._start, party))
 
     def _do_what_is_due(self) -> None:
         now = time.monotonic()
@@ -180,7 +246,7 @@ class Play:
             starts = sum(each.party == fault.party for each in self.made.processes)
             return starts > self._seen[fault.party, "start"]
         if fault.moment == "trees":
-            number = sum(each["event"] == "trees" and each["done"] > 0 for each in events)
+            number = sum(each["event"] in ("trees", "epochs") and each["done"] > 0 for each in events)
         else:
             number = sum(each["event"] == fault.moment for each in events)
         if number >= self._seen[fault.party, fault.moment] + fault.count:
@@ -191,7 +257,11 @@ class Play:
     def _happen(self, fault: Fault) -> None:
         self.happened.append(fault.kind)
         proxy = self.proxies.get(fault.party)
-        if fault.kind == "kill relay":
+        if fault.kind in ("damage", "delete"):
+            self._lose(fault)
+        elif fault.kind in MENDED:
+            self._spoil(fault)
+        elif fault.kind == "kill relay":
             self._kill(LISTENER, fault.seconds)
         elif fault.kind.startswith("kill"):
             others = {"kill two": (fault.other,), "kill all": self.made.case.parties}.get(fault.kind, ())
@@ -207,6 +277,40 @@ class Play:
         else:  # the listener's own connections are those of all others
             for each in [proxy] if proxy else self.proxies.values():
                 self._disturb(each, fault)
+
+    def _lose(self, fault: Fault) -> None:
+        """Kill a party, and damage or delete its newest checkpoint, of several."""
+        if not self._kill(fault.party, fault.seconds / 3):
+            return
+        states = self._states(fault.party)
+        if len(states) > 2 and fault.kind == "delete":
+            states[-1].unlink()
+        elif len(states) > 2:
+            data = bytearray(states[-1].read_bytes())
+            data[self.plan.seed % len(data)] ^= 0x55
+            states[-1].write_bytes(bytes(data))
+
+    def _spoil(self, fault: Fault) -> None:
+        """Kill a party, and change its table or leave it little room, until it has ended for that."""
+        if fault.kind == "table" and len(self._states(fault.party)) < 2:
+            return  # a table may change before anything was learned from it
+        process = self.running.get(fault.party)
+        if process is None or process.popen.poll() is not None or fault.party in self._mends:
+            return
+        process.kill()
+        table = self.made.folder / f"{fault.party}.csv"
+        whole = table.read_text()
+        if fault.kind == "table":
+            head, _, last = whole.rstrip("\n").rpartition("\n")
+            cells = last.split(",")
+            cells[1] = f"{float(cells[1] or 0) + 1:.3f}"
+            table.write_text(f"{head}\n{','.join(cells)}\n")
+        self._mends[fault.party] = partial(table.write_text, whole)
+        largest = SMALL_DISK if fault.kind == "full" else 0
+        self.running[fault.party] = self.made.start(fault.party, largest=largest)
+
+    def _states(self, party: str) -> list[Path]:
+        return sorted((self.made.run(party) / party / "checkpoint").glob("*.lwc"))
 
     def _disturb(self, proxy: Proxy, fault: Fault) -> None:
         weather = proxy.weather
@@ -224,12 +328,14 @@ class Play:
             process.popen.send_signal(signal.SIGSTOP)
             self._in(seconds, lambda: process.popen.send_signal(signal.SIGCONT))
 
-    def _kill(self, party: str, pause: float) -> None:
+    def _kill(self, party: str, pause: float) -> bool:
         process = self.running.get(party)
-        if process is not None and process.popen.poll() is None:
-            process.kill()
-            del self.running[party]
-            self._in(pause, lambda: self._start(party))
+        if process is None or process.popen.poll() is not None or party in self._mends:
+            return False
+        process.kill()
+        del self.running[party]
+        self._in(pause, lambda: self._start(party))
+        return True
 
     def _start(self, party: str) -> None:
         if party == LISTENER:
@@ -243,18 +349,22 @@ class Play:
 
 @dataclass
 class Result:
-    """How a disturbed run went."""
+    """How a disturbed run went; ``resumed``: how often a party went on from a checkpoint."""
 
     plan: Plan
     happened: list[str]
     attempts: int
     seconds: float
+    resumed: int
     different: list[str] = field(default_factory=list)
+    named_in: float | None = None  # seconds until all others had named the hostile party
 
 
 def play(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
     """Play a plan and compare how it ends; :class:`AssertionError` names the seed."""
     case, began = CASES[plan.case], time.monotonic()
+    if plan.hostile:
+        return _play_hostile(plan, folder, undisturbed)
     with _companies(plan, folder) as (made, proxies):
         played = Play(plan, made, proxies)
         played.to_its_end()
@@ -263,8 +373,46 @@ def play(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
         number = len(draws.read_text().splitlines()) - 1 if case.noisy else 0
         different = differences(found, undisturbed.of(case, number))
         attempts = sum(each["event"] == "attempt" for each in made.events(case.parties[0]))
+        events = [each for party in case.parties for each in made.events(party)]
+        resumed = sum(each["event"] == "agreed" and bool(each["resume"]) for each in events)
     assert not different, f"{plan}\ndiffers in {different}; {played.happened}\n{made.told()}"
-    return Result(plan, played.happened, attempts, time.monotonic() - began)
+    return Result(plan, played.happened, attempts, time.monotonic() - began, resumed)
+
+
+def _play_hostile(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
+    """Play a plan with a hostile party: all others end in time and name it, or it did nothing until the end."""
+    assert plan.hostile
+    hostile, kind, number = plan.hostile
+    case, began = CASES[plan.case], time.monotonic()
+    with _companies(plan, folder) as (made, _):
+        made.changes[hostile] = (*made.changes.get(hostile, ()), f"hostile={kind},{number}")
+        if plan.relay:
+            made.start_relay()
+        running = made.start_all()
+        honest = [running[party] for party in case.parties if party != hostile]
+        marker, ended = made.folder / f"{hostile}.hostile", dict[str, float]()
+        until = began + PATIENCE
+        while len(ended) < len(honest):
+            assert time.monotonic() < until, f"{plan}\nhangs\n{made.told()}"
+            for each in honest:
+                if each.party not in ended and each.popen.poll() is not None:
+                    ended[each.party] = time.time()
+            time.sleep(0.005)
+        codes = {each.party: each.popen.poll() for each in honest}
+        if not marker.exists():
+            running[hostile].wait()
+            assert {*codes.values()} == {0}, f"{plan}\n{codes}\n{made.told()}"
+            different = differences(end_of(made), undisturbed.of(case, 0))
+            assert not different, f"{plan}\ndiffers in {different}\n{made.told()}"
+            return Result(plan, [], 1, time.monotonic() - began, 0)
+        named_in = max(ended.values()) - marker.stat().st_mtime
+        for each in honest:
+            last = (each.errors.splitlines() or [""])[-1]
+            assert codes[each.party] in (2, 3), f"{plan}\n{codes}\n{made.told()}"
+            assert f"{hostile!r}" in last, f"{plan}\n{each.party} does not name it: {last}\n{made.told()}"
+            assert last.isprintable(), last
+        assert named_in < NAMED_WITHIN, f"{plan}\ntook {named_in:.1f} s\n{made.told()}"
+    return Result(plan, [f"hostile: {kind}"], 1, time.monotonic() - began, 0, named_in=named_in)
 
 
 @contextmanager
@@ -277,49 +425,95 @@ def _companies(plan: Plan, folder: Path) -> Iterator[tuple[Companies, dict[str, 
             weather = Weather(delay=plan.weather.delay, rate=plan.weather.rate)
             proxies[party] = stack.enter_context(Proxy(("127.0.0.1", made.port), weather))
             made.addresses[party] = f"127.0.0.1:{proxies[party].port}"
+        for party in case.parties if case.holders else case.parties[:1] if case.keyed else ():
+            made.changes[party] = (f"keys={party}.keys",)
         if case.noisy:
             made.changes[case.parties[0]] = (f"noise={DRAWS}",)
         made.write_jobs()
         yield made, proxies
 
 
-def _summarize(results: list[Result], runs: int, failed: list[int]) -> None:
-    """Print what was disturbed, and how much it took."""
-    print(f"\n{'case':22}{'runs':>5}{'faults':>8}{'attempts':>10}{'seconds':>9}")
+RESULTS = "results.jsonl"
+
+
+def _read(folder: Path) -> dict[int, dict[str, Any]]:
+    """Return what was played before, by seed; the last time counts."""
+    path = folder / RESULTS
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {told["seed"]: told for told in map(json.loads, lines)}
+
+
+def _write(folder: Path, told: dict[str, Any]) -> None:
+    with (folder / RESULTS).open("a") as file:
+        file.write(json.dumps(told) + "\n")
+
+
+def _summarize(results: Sequence[dict[str, Any]]) -> list[int]:
+    """Print what was disturbed, and how much it took; return the seeds of the runs that failed."""
+    print(f"\n{'case':32}{'runs':>5}{'ended well':>12}{'faults':>8}{'attempts':>10}{'seconds':>9}")
     for case in CASES:
-        of_case = [result for result in results if result.plan.case == case]
-        faults = sum(len(result.happened) for result in of_case)
-        attempts = sum(result.attempts for result in of_case)
-        seconds = sum(result.seconds for result in of_case)
-        print(f"{case:22}{len(of_case):5d}{faults:8d}{attempts:10d}{seconds:9.0f}")
-    happened = Counter(kind for result in results for kind in result.happened)
-    happened["mangling relay"] = sum(result.plan.mangled for result in results)
-    print(f"\n{'fault':22}{'times':>5}")
-    for kind, count in sorted(happened.items()):
-        print(f"{kind:22}{count:5d}")
-    print(
-        f"\n{len(results)} of {runs} runs ended as if nobody had disturbed them; seeds of the others: {failed or '-'}"
-    )
+        of_case = [each for each in results if each["case"] == case]
+        figures = [sum(each["ok"] for each in of_case), sum(len(each["happened"]) for each in of_case)]
+        figures += [sum(each["attempts"] for each in of_case), round(sum(each["seconds"] for each in of_case))]
+        print(f"{case:32}{len(of_case):5d}{figures[0]:12d}{figures[1]:8d}{figures[2]:10d}{figures[3]:9d}")
+    kinds = Counter(kind for each in results for kind in {*each["happened"]})
+    unharmed = Counter(kind for each in results if each["ok"] for kind in {*each["happened"]})
+    print(f"\n{'fault':24}{'runs':>5}{'ended well':>12}")
+    for kind, count in sorted(kinds.items()):
+        print(f"{kind:24}{count:5d}{unharmed[kind]:12d}")
+    named = sorted(each["named_in"] for each in results if each["named_in"] is not None)
+    if named:
+        print(
+            f"\na hostile party was named by all within {named[-1]:.1f} s (half within {named[len(named) // 2]:.1f} s)"
+        )
+    failed = sorted(each["seed"] for each in results if not each["ok"])
+    well = len(results) - len(failed)
+    print(f"\n{well} of {len(results)} runs ended as they must; seeds of the others: {failed or '-'}")
+    return failed
+
+
+def _seeds(arguments: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Return the seeds to play, and the other arguments."""
+    if arguments[0].endswith(".toml"):
+        told = tomllib.loads(Path(arguments[0]).read_text())
+        return [*told["again"], *range(told["first"], told["first"] + told["runs"])], list(arguments[1:])
+    first = int(arguments[1])
+    return list(range(first, first + int(arguments[0]))), list(arguments[2:])
 
 
 def main() -> None:
-    runs, seed = int(sys.argv[1]), int(sys.argv[2])
-    folder = Path(sys.argv[3] if len(sys.argv) > 3 else tempfile.mkdtemp(prefix="labelward-chaos-"))
-    undisturbed, failed, results = Undisturbed(folder / "undisturbed"), [], []
-    for number in range(seed, seed + runs):
-        plan = draw(number)
-        try:
-            result = play(plan, folder / str(number), undisturbed)
-        except AssertionError as error:
-            failed.append(number)
-            print(f"FAILED {error}\nleft in {folder / str(number)}", flush=True)
+    seeds, rest = _seeds(sys.argv[1:])
+    folder = Path(rest[0] if rest else tempfile.mkdtemp(prefix="labelward-chaos-")).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    known, temporary = _read(folder), tempfile.TemporaryDirectory(prefix="labelward-undisturbed-")
+    undisturbed = Undisturbed(Path(temporary.name))
+    for number in dict.fromkeys(seeds):
+        if known.get(number, {}).get("ok"):
             continue
-        results.append(result)
-        shutil.rmtree(folder / str(number))
-        print(f"{result.seconds:5.1f} s  {result.attempts} attempts  {plan}; happened: {result.happened}", flush=True)
-    _summarize(results, runs, failed)
+        plan, place = draw(number), folder / str(number)
+        shutil.rmtree(place, ignore_errors=True)
+        told: dict[str, Any] = {"seed": number, "case": plan.case, "plan": str(plan), "happened": []}
+        began = time.monotonic()
+        try:
+            result = play(plan, place, undisturbed)
+            happened = result.happened + ["mangling relay"] * plan.mangled
+            told |= {"ok": True, "happened": happened, "attempts": result.attempts, "resumed": result.resumed}
+            told |= {"seconds": round(result.seconds, 1), "named_in": result.named_in}
+            shutil.rmtree(place)
+            print(f"{result.seconds:5.1f} s  {result.attempts} attempts  {plan}; happened: {happened}", flush=True)
+        except AssertionError as error:
+            kinds = [each.kind for each in plan.faults] + [f"hostile: {each}" for each in (plan.hostile or ())[1:2]]
+            told |= {"ok": False, "happened": kinds, "attempts": 0, "resumed": 0, "named_in": None}
+            told |= {"seconds": round(time.monotonic() - began, 1), "error": str(error)[:2000]}
+            print(f"FAILED {error}\nleft in {place}", flush=True)
+        known[number] = told
+        _write(folder, told)
+    failed = _summarize([known[number] for number in dict.fromkeys(seeds)])
+    temporary.cleanup()
     sys.exit(bool(failed))
 
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the parties: sums of several threads round differently
 
 if __name__ == "__main__":
     main()

@@ -10,8 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -24,6 +25,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 from nursery import Child, Nursery
 
+from labelward.errors import LabelwardError
 from labelward.job import load_job
 from labelward.runs.short_names import variant_without_defaults
 from labelward.transport.certificates import Issued, new_authority, new_party
@@ -38,6 +40,9 @@ COLUMNS = {
     "bank": ("income_chf", "age_2025"),
     "telco": ("minutes_abroad", "roaming_mb", "sms_sent"),
     "shop": ("spent_chf", "visits_q3", "returned_pct"),
+    "post": ("parcels", "letters"),
+    "grid": ("kwh", "peak_kw"),
+    "rail": ("trips", "km"),
 }
 _ports = itertools.count(15_000 + os.getpid() * 37 % 16_000)
 
@@ -68,24 +73,33 @@ class Case:
         model: keys of ``[model]``.
         parties: who takes part, the active one first.
         active: what only the active party's file says: sections of defenses and of the meter.
+        holders: where several parties have labels: who; all files then say what ``active`` does.
         data: keys of ``[data]``.
         encryption: keys of ``[encryption]``.
         classes: of the label.
-        noisy: whether a defense draws noise.
+        noisy: whether a defense draws noisy labels.
+        keyed: whether a defense draws a key of its noise.
     """
 
     model: str = "trees = 5\ndepth = 3"
     parties: tuple[str, ...] = PARTIES
     active: str = ""
+    holders: tuple[str, ...] = ()
     data: str = ""
     encryption: str = PLAIN
     rows: int = 150
     classes: int = 2
     noisy: bool = False
+    keyed: bool = False
 
     @property
     def peers(self) -> tuple[str, ...]:
         return self.parties[1:]
+
+    @property
+    def defended(self) -> tuple[str, ...]:
+        """Whose files have the sections of ``active``."""
+        return self.parties if self.holders else self.parties[:1]
 
 
 def write_tables(folder: Path, case: Case) -> None:
@@ -94,13 +108,19 @@ def write_tables(folder: Path, case: Case) -> None:
     ids = np.array([f"c{i:05d}" for i in range(case.rows)])
     values = {party: rng.normal(size=(case.rows, len(COLUMNS[party]))).round(3) for party in case.parties}
     score = sum(x[:, 0] - x[:, 1] for x in values.values()) + rng.normal(size=case.rows) / 2
-    labels = np.digitize(score, np.quantile(score, np.arange(1, case.classes) / case.classes))
+    labels = (
+        score.round(3)
+        if not case.classes
+        else np.digitize(score, np.quantile(score, np.arange(1, case.classes) / case.classes))
+    )
+    holders = case.holders or case.parties[:1]
+    held = rng.integers(len(holders), size=case.rows) if case.holders else np.zeros(case.rows)
     for party, x in values.items():
         order = rng.permutation(case.rows)
         table: dict[str, NDArray[Any]] = {"id": ids[order]}
         table |= {name: x[order, at] for at, name in enumerate(COLUMNS[party])}
-        if party == case.parties[0]:
-            table["label"] = labels[order]
+        if party in holders:
+            table["label"] = pa.array(labels[order], mask=held[order] != holders.index(party))
         pyarrow.csv.write_csv(pa.table(table), folder / f"{party}.csv")
 
 
@@ -111,12 +131,14 @@ def sections(case: Case, own: Sequence[str]) -> str:
         lines.append(f"[parties.{party}]")
         if party == case.parties[0]:
             lines.append('role = "active"')
+        elif party in case.holders:
+            lines.append('role = "holder"')
         if party in own:
             lines.append(f'table = "{party}.csv"')
-            if party == case.parties[0]:
+            if party in (case.holders or case.parties[:1]):
                 lines.append('label = "label"')
     lines += ["[model]", case.model, "[encryption]", case.encryption]
-    if case.parties[0] in own:
+    if {*case.defended} & {*own}:
         lines.append(case.active)
     return "\n".join([*lines, ""])
 
@@ -245,7 +267,7 @@ class Companies:
         return process
 
     def _variant(self, party: str) -> tuple[str, ...]:
-        if party != self.case.parties[0] or "[[defense]]" not in self.case.active:
+        if party not in self.case.defended or "[[defense]]" not in self.case.active:
             return ()
         return ("--defense", defended(self.job(party)))
 
@@ -297,6 +319,29 @@ class Companies:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(each.popen.pid, signal.SIGKILL)
             each.popen.wait()
+
+
+def silent(event: str, told: Any) -> None:
+    """Log nothing."""
+
+
+def together(parties: Sequence[str], run: Callable[[str], Any]) -> dict[str, Any]:
+    """Run all parties in threads; return by party what it returned or raised."""
+    found: dict[str, Any] = {}
+
+    def live(party: str) -> None:
+        try:
+            found[party] = run(party)
+        except LabelwardError as error:
+            found[party] = error
+
+    threads = [threading.Thread(target=live, args=(party,), daemon=True) for party in parties]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert set(found) == set(parties)
+    return found
 
 
 @contextlib.contextmanager

@@ -38,6 +38,11 @@ SAMPLE = {
     "a relay that mangles, and dies": Plan(
         6, "paillier 512", True, True, CALM, (fault("kill relay", "bank", "trees"), fault("kill", "shop", "trees"))
     ),
+    "files and tables": Plan(
+        7, "stops early", False, False, CALM, (fault("damage", "bank", "trees"), fault("table", "telco", "trees"))
+    ),
+    "a network with noise": Plan(8, "network, ppdl", False, False, CALM, (fault("delete", "bank", "trees"),)),
+    "a hostile peer": Plan(9, "six parties", False, False, CALM, (), ("rail", "nested", 5)),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 import torch
-from companies import PATIENCE, Case, Companies, sections
+from companies import Case, Companies, sections, silent, together
 
 import fixed_seeds  # noqa: F401  (so that every run splits the rows alike)
 from embedding_noise import listed
@@ -39,25 +39,6 @@ DEFENSE = '\n[[defense]]\nkind = "embedding-noise"\nscale = 0.5\nparty = "telco"
 SLUG = "embedding-noise-party-telco-scale-0.5"
 
 
-def silent(event: str, told: Any) -> None:
-    pass
-
-
-def together(run: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-
-    def live(party: str) -> None:
-        found[party] = run(party)
-
-    threads = [threading.Thread(target=live, args=(party,), daemon=True) for party in CASE.parties]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert set(found) == set(CASE.parties)
-    return found
-
-
 def share(folder: Path) -> NetShare:
     return msgspec.structs.replace(NetShare.load(folder), model="", evidence=None)
 
@@ -74,19 +55,38 @@ def test_two_companies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def train(party: str) -> Any:
         chosen = SLUG if party == "telco" else None
         return train_as_party(
-            load_job(made.job(party)), party, made.run(party), seed=1, join=connect, variant=chosen, log=silent
+            load_job(made.job(party)),
+            party,
+            made.run(party),
+            seed=1,
+            join=partial(connect, folder=made.run(party)),
+            variant=chosen,
+            log=silent,
         )
 
     def predict(party: str) -> Any:
         out = tmp_path / "there.parquet" if party == "bank" else None
         return predict_as_party(
-            load_job(made.job(party)), party, made.run(party), tables[party], out, join=connect, log=silent
+            load_job(made.job(party)),
+            party,
+            made.run(party),
+            tables[party],
+            out,
+            join=partial(connect, folder=made.run(party)),
+            log=silent,
         )
 
     with listed():
         with refused(JobError, "missing", field="", value=None):
-            train_as_party(load_job(telco), "telco", made.run("telco"), seed=1, join=connect, log=silent)
-        records = together(train)
+            train_as_party(
+                load_job(telco),
+                "telco",
+                made.run("telco"),
+                seed=1,
+                join=partial(connect, folder=made.run("telco")),
+                log=silent,
+            )
+        records = together(CASE.parties, train)
         train_variant(load_job(whole), tmp_path / "one", seed=1, variant=SLUG)
         assert {party: record.defense for party, record in records.items()} == {"bank": "none", "telco": SLUG}
         for party in CASE.parties:
@@ -98,6 +98,6 @@ def test_two_companies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert [each["kind"] for each in View.load(made.run("telco") / "telco" / "view").applied()] == [
             "embedding-noise"
         ]
-        assert together(predict) == dict.fromkeys(CASE.parties, CASE.rows)
+        assert together(CASE.parties, predict) == dict.fromkeys(CASE.parties, CASE.rows)
         predict_table(tmp_path / "one", tables, tmp_path / "here.parquet")
         assert pq.read_table(tmp_path / "here.parquet").equals(pq.read_table(tmp_path / "there.parquet"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import changed
@@ -12,10 +14,13 @@ import msgspec
 from companies import Case, Companies, defended, sections, write_tables
 
 from labelward.defenses.label_dp import NoisyLabels
+from labelward.federation.components import model_family
 from labelward.federation.train import train_variant
-from labelward.job import load_job
+from labelward.job import ComponentSpec, load_job
+from labelward.party.checkpoint import Checkpoints
 from labelward.party.view import View
-from labelward.protocols.secureboost.share import ModelShare
+from labelward.policy.chain import PolicyChain
+from labelward.protocols.pivodl import boosting
 
 DRAWS = "draws"
 
@@ -31,7 +36,7 @@ class Ended:
         utility: metrics of the predictions of the test rows.
     """
 
-    shares: dict[str, ModelShare]
+    shares: dict[str, Any]
     views: dict[str, str]
     accounts: list[dict[str, object]]
     utility: dict[str, float]
@@ -58,18 +63,25 @@ class Undisturbed:
         draws = folder / DRAWS
         draws.write_text("drawn\n" * draw)
         out = folder / "out"
-        with patch.object(NoisyLabels, "before_targets", NoisyLabels.before_targets):
+        with (
+            patch.object(NoisyLabels, "before_targets", NoisyLabels.before_targets),
+            patch.object(PolicyChain, "begin", PolicyChain.begin),
+            patch.object(Checkpoints, "save", Checkpoints.save),
+            patch.object(boosting, "record_draws", boosting.record_draws),
+        ):
             changed.noise(str(draws))
+            changed.keys(str(folder / "keys"))
             train_variant(load_job(job), out, seed=1, variant=defended(job) if "[[defense]]" in case.active else None)
         utility = json.loads((out / "training.json").read_text())["utility"]
-        return _ended({party: out / party for party in case.parties}, utility)
+        return _ended(case, {party: out / party for party in case.parties}, utility)
 
 
 def end_of(companies: Companies) -> Ended:
     """Return what a run over the network has left."""
     active = companies.case.parties[0]
     utility = json.loads((companies.run(active) / "party.json").read_text())["utility"]
-    return _ended({party: companies.run(party) / party for party in companies.case.parties}, utility)
+    case = companies.case
+    return _ended(case, {party: companies.run(party) / party for party in case.parties}, utility)
 
 
 def differences(found: Ended, wanted: Ended) -> list[str]:
@@ -80,8 +92,10 @@ def differences(found: Ended, wanted: Ended) -> list[str]:
     return told + ["the accounts of policies"] * (found.accounts != wanted.accounts)
 
 
-def _ended(folders: dict[str, Path], utility: dict[str, float]) -> Ended:
-    shares = {party: ModelShare.load(folder / "model") for party, folder in folders.items()}
+def _ended(case: Case, folders: dict[str, Path], utility: dict[str, float]) -> Ended:
+    kind = tomllib.loads(case.model).get("kind", "secureboost")
+    load = model_family(ComponentSpec(kind)).load
+    shares: dict[str, Any] = {party: load(folder / "model") for party, folder in folders.items()}
     models = {share.model for share in shares.values()}
     assert len(models) == 1, f"shares of different models: {models}"
     views = {party: View.load(folder / "view") for party, folder in folders.items()}
@@ -90,5 +104,5 @@ def _ended(folders: dict[str, Path], utility: dict[str, float]) -> Ended:
         shares={party: msgspec.structs.replace(share, model="", evidence=None) for party, share in shares.items()},
         views={party: view.digest() for party, view in views.items()},
         accounts=list(next(iter(views.values())).applied()),
-        utility=utility,
+        utility={} if case.holders else utility,  # over a network nobody has the labels of all test rows
     )

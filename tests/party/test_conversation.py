@@ -34,14 +34,14 @@ from labelward.errors import (
 from labelward.he import Layout, engine
 from labelward.messages.base import Array, RowMask
 from labelward.messages.codec import decode_fields, encode
-from labelward.messages.handshake import Hello, RowIdDigests, RowSplit
+from labelward.messages.handshake import Hello, PairStart, RowIdDigests, RowSplit
 from labelward.messages.splitnn import BatchEmbeddings
 from labelward.messages.tree import EncryptedTreeRows, OwnSplit, PredictRequest, TrainingEnd, TreeStart
 from labelward.party import handshake
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
 from labelward.party.exchange import Exchange
-from labelward.party.handshake import Proposal, RowMasks
+from labelward.party.handshake import Agreement, Proposal, RowMasks
 from labelward.party.in_process import run_parties
 from labelward.party.roles import Topology
 from labelward.party.transcript import Header, Transcript
@@ -381,6 +381,25 @@ def test_large_arrays_may_be_kept_as_digests_only() -> None:
     lead(parts["active"])
 
 
+def test_a_frame_that_comes_before_the_own_greeting_ended_is_in_the_exchange() -> None:
+    """The sender ended its greeting first; a message of the greeting is in neither exchange."""
+    names = ("active", "left")
+    active, left = (context(end, names) for end in connect_in_process(names).values())
+    start = Exchange.begin(b"key", "left", ())
+    active.link("left", start, 0)
+    active.send("left", TrainingEnd(1, 0), (1,))
+    active.send("left", PairStart(b"nonce"), ())
+    left.recv("active", PairStart, ())
+    left.link("active", start, 0)
+    left.send("active", TrainingEnd(2, 0), (2,))
+    active.recv("left", TrainingEnd, (2,))
+    left.recv("active", TrainingEnd, (1,))
+    assert left.exchanges["active"].frames == (1, 1)
+    assert left.exchanges["active"].digest == active.exchanges["left"].digest
+    for ctx, peer in ((active, "left"), (left, "active")):
+        assert View(ctx.transcript.header, ctx.transcript.entries[1:]).exchanges()[peer][0] == ctx.exchanges[peer]
+
+
 # -- handshake -------------------------------------------------------------------------------------------------------
 
 JOB = {"model.kind": '"secureboost"', "model.trees": "5", "run.seed": "1"}
@@ -464,6 +483,29 @@ def test_versions_of_libraries() -> None:
     """Compared key by key as the job is, where a model says which ones matter."""
     told = first(greet(replace(offer(), terms={"version of torch": "2.1"}), offer()))
     assert told.value == {"version of torch": {"active": "2.1", "left": "absent"}}
+
+
+def test_sizes_are_agreed() -> None:
+    """Each side hears the other's; the active party does not hear its own columns, nor a passive party's classes."""
+    sides, agreed = RowMasks.in_order(2, 0, 1), dict[str, Agreement]()
+
+    def met(ctx: Context) -> None:
+        if ctx.party == "active":
+            agreed["active"] = handshake.handshake_active(ctx, replace(offer(), classes=4, columns=9), sides)
+        else:
+            agreed[ctx.party] = handshake.handshake_passive(ctx, replace(offer(), classes=3, columns=7))
+
+    live(dict.fromkeys(NAMES, met), 30.0)
+    assert agreed["active"].columns == {"left": 7, "right": 7}
+    assert agreed["left"].columns == {}
+    assert [each.classes for each in agreed.values()] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("size", [-1, (1 << 20) + 1])
+def test_a_size_that_no_table_has(size: int) -> None:
+    raised = with_left(says(msgspec.structs.replace(hello("left"), columns=size)))
+    with blamed("left", "peer-message", message="Hello", step=(0,), value=size):
+        raise raised["active"]
 
 
 @pytest.mark.parametrize("progress", [{"active": 3}, {"left": 3}, {"active": 3, "left": 3}, {"active": 2, "right": 2}])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -33,6 +33,7 @@ def sums_of(made: Engine, bits: int, values: NDArray[np.int64], groups: NDArray[
 
 
 @pytest.mark.parametrize("name", BITS)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(2, 60), columns=st.integers(1, 5))
 def test_additions_and_sums_are_those_of_the_priced_engine(name: str, seed: int, rows: int, columns: int) -> None:
     rng = np.random.default_rng(seed)

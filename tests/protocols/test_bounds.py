@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tracemalloc
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -86,6 +87,7 @@ def asked(*, nodes: int = 1, above: dict[int, tuple[int, int]] | None = None) ->
         peer="left", tree=0, depth=0, wanted=tuple(range(nodes)), nodes=tuple(range(nodes)), layout=LAYOUT, max_bins=32,
         parents=None if above is None else parents(above), totals=totals,
         whole=dict(enumerate(totals)), count=2,
+        range_of=dict.fromkeys(range(nodes), (np.full(3, -(10**6)), np.full(3, 10**6))),
     )  # fmt: skip
 
 
@@ -134,6 +136,12 @@ def test_columns_are_never_without_end(private: PrivateKey, monkeypatch: pytest.
     parts = [empty_sums(private, (4, 4), 0, part=part) for part in range(3)]
     with blamed("left", "peer-message", message="LevelSums", step=(0, 0, 2), value=6):
         receive_histograms(Fed(*parts), asked(), private)
+
+
+def test_columns_are_no_more_than_were_agreed(private: PrivateKey) -> None:
+    parts = [empty_sums(private, (4, 4), 0, part=part) for part in range(3)]
+    with blamed("left", "peer-message", message="LevelSums", step=(0, 0, 1), value=4):
+        receive_histograms(Fed(*parts), dataclasses.replace(asked(), columns=3), private)
 
 
 def run_with(monkeypatch: pytest.MonkeyPatch, params: TreeModel, lie: tuple[str, type[Message], Change]) -> PeerError:
@@ -205,17 +213,18 @@ def test_boosted_trees_grow_one_after_the_other(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("params", "most"),
+    ("params", "classes", "most"),
     [
-        (SecureBoost(trees=7), 7),
-        (SecureBoost(trees=7, early_stopping_rounds=2), 7),
-        (FederatedForest(trees=7), 7),
-        (SecureBoost(trees=7, multi_strategy="one_output_per_tree"), 700),
+        (SecureBoost(trees=7), 3, 7),
+        (SecureBoost(trees=7, early_stopping_rounds=2), 0, 7),
+        (FederatedForest(trees=7), 3, 7),
+        (SecureBoost(trees=7, multi_strategy="one_output_per_tree"), 0, 700),
+        (SecureBoost(trees=7, multi_strategy="one_output_per_tree"), 3, 21),
     ],
 )
-def test_how_many_trees_a_job_has_at_most(params: TreeModel, most: int) -> None:
-    """Of the classes a passive party knows that each is that of some row."""
-    assert max_trees(params, 100) == most
+def test_how_many_trees_a_job_has_at_most(params: TreeModel, classes: int, most: int) -> None:
+    """Where classes are not agreed, a passive party knows of each that it is that of some row."""
+    assert max_trees(params, 100, classes) == most
 
 
 def test_as_many_classes_as_rows_allow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from interrupted import Cut, Interrupted
 from labelward.data import RawTables, VerticalDataset, as_table, load_dataset, loading
 from labelward.data.splitting import DataSplit, published_split
 from labelward.defenses import DEFENSES
@@ -23,10 +27,14 @@ from labelward.federation.components import MODELS, check_job, make_engine, mode
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.simulation import simulate_job
 from labelward.job import DataSection, Job, parse_job
+from labelward.messages.pivodl import ChosenCandidates
 from labelward.messages.splitnn import BatchEmbeddings, BatchGradients
-from labelward.party.context import no_progress
+from labelward.party.checkpoint import Checkpoints
+from labelward.party.context import Context, no_progress
 from labelward.party.view import View
 from labelward.policy.chain import PolicyChain
+from labelward.protocols.pivodl.secure_sums import Collection, PairwiseMasks, SecureSums
+from labelward.protocols.pivodl.tree import Tree
 from labelward.protocols.secureboost.active import TreeGrower
 from labelward.protocols.splitnn import session as net_session
 from labelward.rng import PrivateSeed, SecureRandom
@@ -39,6 +47,7 @@ from labelward.testing.non_interference import (
 )
 from labelward.transport.base import Failure
 from labelward.transport.in_process import _End
+from wiring import Setting
 
 ROWS, COLUMNS = 60, "abcdef"
 PARTIES = ("active", "telco", "shop")
@@ -50,6 +59,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "forest": {"trees": 2, "depth": 3},
     "splitnn": {"epochs": 2, "batch_size": 16, "width": 8},
     "pivodl": {"trees": 2, "depth": 3},
+    "federboost": {"trees": 2, "depth": 3},
 }
 """Parameters that make a model small; one that is not listed is trained with its defaults."""
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
@@ -66,7 +76,13 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("splitnn", {"top": False}),
     ("splitnn", {"loss": "weighted"}),
     ("splitnn", {"patience": 1}),
+    ("splitnn", {"active_bottom": False}),
 ]
+FOR: dict[str, dict[str, dict[str, Any]]] = {
+    "lpsc": {"splitnn": {"loss": "logistic", "active_bottom": False}},
+    "marvell": {"splitnn": {"top": False, "loss": "logistic"}},
+}
+"""Parameters that a kind of model needs for a defense."""
 REQUIRED: dict[str, dict[str, Any]] = {
     "id-lmid": {"xi": 0.3},
     "purity-threshold": {"threshold": 0.9},
@@ -76,12 +92,17 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "gradient-compression": {"keep": 0.5},
     "ppdl": {"theta": 0.5, "epsilon": 1.0},
     "label-dp-sums": {"epsilon": 16.0},
+    "marvell": {"s": 1.0},
+    "distance-correlation": {"weight": 0.5},
+    "mid": {"weight": 0.1},
+    "coae": {"weight": 0.5},
 }
 """Parameters without a default."""
 AT = {"min-bin-rows": "telco"}
 """The passive party at which a defense acts."""
 AFTER = {"grafting": ["randomized-response"]}
 """The defenses that another one follows in its chain."""
+GREETINGS = {("received", "Hello"), ("received", "Begin")}
 DISCLOSED = {
     "early_stopping_rounds": frozenset({"TreeStart", "TrainingEnd", "TrainingEnd.trees", "TrainingEnd.records"}),
     "patience": frozenset({"EpochEnd.best", "EpochEnd.last"}),
@@ -107,11 +128,14 @@ def job_of(model: Mapping[str, Any], defense: str = "none", **leakage: Any) -> J
     Raises:
         LabelwardError: the defense does not fit the model.
     """
-    params = {"kind": model["kind"], **SMALL.get(model["kind"], {}), **model}
+    needed = FOR.get(defense, {}).get(model["kind"], {})
+    params = {"kind": model["kind"], **SMALL.get(model["kind"], {}), **needed, **model}
     chain = [{"kind": each, **REQUIRED.get(each, {})} for each in (*AFTER.get(defense, ()), defense)]
     if defense in AT:
         chain[-1]["party"] = AT[defense]
-    encrypted = {"encryption": {"engine": "plain", "insecure": True}} if params["kind"] != "splitnn" else {}
+    encrypted = (
+        {"encryption": {"engine": "plain", "insecure": True}} if params["kind"] not in ("splitnn", "federboost") else {}
+    )
     stops = {"validation_size": 0.25} if model.keys() & DISCLOSED.keys() else {}
     held = {"labels": HELD[params["kind"]]} if params["kind"] in HELD else {}
     job = parse_job(
@@ -133,27 +157,59 @@ def data_of(job: Job, labels: NDArray[Any]) -> VerticalDataset:
     return load_dataset(job, 1, source, private={party: PrivateSeed(party.encode().ljust(32)) for party in PARTIES})
 
 
-def run(job: Job, data: VerticalDataset) -> Mapping[str, View]:
-    """Return the views of all parties; all noise is fixed."""
+@dataclass(frozen=True)
+class Ran:
+    """What a run left, by party.
+
+    Attributes:
+        views: of all parties.
+        left: what the party sent by type (messages, bytes, ciphertexts), its share of the model, and its checkpoints.
+    """
+
+    views: Mapping[str, View]
+    left: Mapping[str, Any]
+
+
+def run(job: Job, data: VerticalDataset) -> Ran:
+    """Return what a run leaves; all noise is fixed."""
     engine, variant = make_engine(job.encryption), job.variants()[-1]
     model_family(job.model).check(data, monitored_chains(job, data, variant, seed=1))
-    out = simulate_job(
-        job, data, variant, engine, None, seed=1, progress=no_progress, protections=lambda: SecureRandom(1)
-    )
+    saved = dict[str, list[Any]]()
+
+    def save(ctx: Context, number: int, state: Any, *, blocks: Mapping[str, bytes] | None = None, **_: Any) -> None:
+        saved.setdefault(ctx.party, []).append((number, msgspec.msgpack.encode(state), blocks))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "kept", True)
+        patch.setattr(Context, "save", save)
+        out = simulate_job(
+            job, data, variant, engine, None, seed=1, progress=no_progress, protections=lambda: SecureRandom(1)
+        )
     engine.close()
-    return out.views
+    left = {}
+    for party, ended in out.outcomes.items():
+        meter = ended.meter
+        counted = dict(meter.messages), dict(meter.bytes), dict(meter.ciphertexts)
+        left[party] = (counted, saved.get(party), ended.result.share)
+    return Ran(out.views, left)
 
 
-def views_of(job: Job, labelings: Sequence[NDArray[Any]]) -> list[Mapping[str, View]]:
-    """Return the views for each of the labelings, but for those of which a side lacks a class: nothing is sent then."""
-    views = []
+def runs_of(job: Job, labelings: Sequence[NDArray[Any]]) -> list[Ran]:
+    """Return a run with each of the labelings, but for those of which a side lacks a class: nothing is sent then."""
+    runs = []
     for labels in labelings:
         try:
-            views.append(run(job, data_of(job, labels)))
+            runs.append(run(job, data_of(job, labels)))
         except DataError as error:
             if error.code != "labels":
                 raise
-    return views
+    return runs
+
+
+def compare(runs: Sequence[Ran], **options: Any) -> Coverage:
+    return check_non_interference(
+        [each.views for each in runs], **{"holders": HOLDERS, **options}, left=[each.left for each in runs]
+    )
 
 
 def changes(classes: int, count: int = 9) -> list[NDArray[np.int64]]:
@@ -169,15 +225,15 @@ def check(model: Mapping[str, Any], defense: str = "none", classes: int = 2) -> 
     job, network = job_of(model, defense), model["kind"] == "splitnn"
     labelings = changes(classes, 4 if network else 9)
     holders = HELD.get(model["kind"], HOLDERS)
-    coverage = check_non_interference(views_of(job, labelings), holders=holders, disclosed=disclosed_by(model))
+    coverage = compare(runs_of(job, labelings), holders=holders, disclosed=disclosed_by(model))
     if network:
         fixed: list[Any] = []
         shuffled = [np.random.default_rng(seed).permutation(classes_of(classes)) for seed in range(4)]
         with_fixed = []
         for labels in shuffled:
             with replayed(PolicyChain, "on_returned_gradient", fixed):
-                with_fixed += views_of(job, [labels])
-        whole = check_non_interference(with_fixed, holders=HOLDERS, disclosed=disclosed_by(model))
+                with_fixed += runs_of(job, [labels])
+        whole = compare(with_fixed, disclosed=disclosed_by(model))
         assert whole.whole == whole.pairs or disclosed_by(model)
         coverage.whole += whole.whole
     return coverage
@@ -206,6 +262,74 @@ def test_of_models_and_defenses(kind: str, defense: str) -> None:
     assert coverage.whole > 0, coverage  # some labels change nothing at all, so that views are compared to their end
 
 
+def labeled_by_others(job: Job, party: str) -> NDArray[np.int64]:
+    """Return the rows, in the order of the table, whose labels a party does not hold."""
+    data = data_of(job, classes_of(2))
+    mine = np.concatenate([data.split.train, data.split.validation])[data.holds(party)]
+    return np.setdiff1d(np.arange(ROWS), mine)
+
+
+def holders_coverage(party: str, defense: str = "none", **model: Any) -> Coverage:
+    """Compare a party's views of PIVODL where its own labels, and all totals that anybody opens, are fixed.
+
+    So are sums under masks, which are uniform but for the total: no mask may serve twice.
+    """
+    job = job_of({"kind": "pivodl", **model}, defense)
+    totals: dict[Any, Any] = {}
+    used: dict[PairwiseMasks, set[str]] = {}
+    opened, masked = SecureSums.open, PairwiseMasks.masked
+
+    def fixed(self: SecureSums, own: Any, shape: Any, to: Collection, layout: Any) -> Any:
+        return totals.setdefault((self.ctx.party, to.step), opened(self, own, shape, to, layout))
+
+    def padded(self: PairwiseMasks, values: Any, among: Any, purpose: str) -> Any:
+        assert purpose not in used.setdefault(self, set()), purpose
+        used[self].add(purpose)
+        sums = masked(self, values, among, purpose)
+        return totals.setdefault((self._party, purpose), sums) if purpose.startswith("sums") else sums
+
+    among = labeled_by_others(job, party)
+    labelings = relabelings(classes_of(2), classes=2, count=6, rng=np.random.default_rng(1), among=among)
+    with mock.patch.object(SecureSums, "open", fixed), mock.patch.object(PairwiseMasks, "masked", padded):
+        return compare(runs_of(job, labelings), holders={*PARTIES} - {party})
+
+
+@pytest.mark.parametrize("party", PARTIES)
+@pytest.mark.parametrize(
+    ("defense", "model"),
+    [
+        ("none", {}),
+        ("partial-dp", {}),
+        ("label-dp-sums", {}),
+        ("none", {"aggregation": "masks"}),
+        ("none", {"exchange": "published"}),
+        ("none", {"instance_threshold": 2}),
+        ("none", {"instance_threshold": 2, "threshold": "both-sides"}),
+    ],
+    ids=lambda each: "-".join(map(str, each.values())) if isinstance(each, dict) else each,
+)
+def test_where_labels_lie_on_several_parties(party: str, defense: str, model: dict[str, Any]) -> None:
+    """All of a view, weights and observations included, is a function of opened totals and of the party's own data."""
+    coverage = holders_coverage(party, defense, **model)
+    assert coverage.whole == coverage.pairs > 0
+
+
+@pytest.mark.parametrize("model", [{"exchange": "published"}, {"instance_threshold": 2}], ids=str)
+def test_of_options_of_pivodl(model: dict[str, Any]) -> None:
+    """At a party without labels totals are not held fixed: what a source is told of bins and refusals comes first."""
+    assert check({"kind": "pivodl", **model}).compared["ColumnCodes"] > 0
+
+
+def test_of_noisy_buckets() -> None:
+    assert check({"kind": "federboost", "epsilon": 1.0}).whole > 0
+
+
+@pytest.mark.parametrize("coding", ["l2", "offset"])
+def test_of_source_codings(coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REQUIRED, "lpsc", {"coding": coding})
+    assert check({"kind": "splitnn"}, "lpsc").whole > 0
+
+
 def test_every_defense_is_covered() -> None:
     for defense in DEFENSES.classes():
         assert any(fits(kind, defense) for kind in MODELS.classes()), defense
@@ -226,8 +350,8 @@ def test_of_trees_for_each_class() -> None:
 def test_of_encrypted_trees() -> None:
     job = job_of({"kind": "secureboost", "trees": 1})
     section = replace(job.encryption, engine="paillier", bits=512)
-    views = views_of(with_defaults(replace(job, encryption=section)), changes(2, 4))
-    assert check_non_interference(views, holders=HOLDERS).compared["TreeRows"] > 0
+    runs = runs_of(with_defaults(replace(job, encryption=section)), changes(2, 4))
+    assert compare(runs).compared["TreeRows"] > 0
 
 
 @pytest.mark.parametrize("objective", ["reg:squarederror", "count:poisson"])
@@ -238,22 +362,28 @@ def test_of_quantities(objective: str) -> None:
     changed = [quantities.copy() for _ in range(9)]
     for row, each in enumerate(changed[1:]):
         each[row * 7] = quantities[row * 7 + 1]
-    coverage = check_non_interference(views_of(with_defaults(job), changed), holders=HOLDERS)
+    coverage = compare(runs_of(with_defaults(job), changed))
     assert coverage.compared["TreeStart"] > 0
 
 
 def test_of_a_leakage_budget() -> None:
     """Who takes part in a tree, and so how many there are, is what the budget decides."""
     job = job_of({"kind": "secureboost"}, budget=0.3)
-    views = views_of(job, changes(2, 4))
-    coverage = check_non_interference(views, holders=HOLDERS, disclosed={"TreeStart", "TrainingEnd"})
+    coverage = compare(runs_of(job, changes(2, 4)), disclosed={"TreeStart", "TrainingEnd"})
     assert coverage.compared["Begin"] > 0
 
 
 @pytest.mark.parametrize(
-    ("kind", "point"), [("secureboost", "before_targets"), ("forest", "schedule"), ("splitnn", "on_returned_gradient")]
+    ("kind", "place", "method"),
+    [
+        ("secureboost", PolicyChain, "before_targets"),
+        ("secureboost", TreeGrower, "select"),
+        ("forest", PolicyChain, "schedule"),
+        ("forest", TreeGrower, "next_level"),
+        ("splitnn", PolicyChain, "on_returned_gradient"),
+    ],
 )
-def test_failures_tell_peers_nothing(kind: str, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_tell_peers_nothing(kind: str, place: type, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that names labels, at the party that holds them: its peers are told the same for all labels."""
     told: list[Failure] = []
     fail, job = _End.fail, job_of({"kind": kind})
@@ -269,10 +399,30 @@ def test_failures_tell_peers_nothing(kind: str, point: str, monkeypatch: pytest.
         def failing(*_: Any, labels: NDArray[np.int64] = labels) -> None:
             raise PolicyError(f"labels {labels}", code="labels", value=labels.tolist())
 
-        monkeypatch.setattr(PolicyChain, point, failing)
+        monkeypatch.setattr(place, method, failing)
         with pytest.raises(PolicyError):
             run(job, data_of(job, labels))
     assert told == [Failure("peer-failed", "PolicyError")] * 3
+
+
+@pytest.mark.parametrize("cut", [Cut("active", 31), Cut("telco", 24)], ids=lambda cut: cut.party)
+def test_of_a_run_that_goes_on(cut: Cut, tmp_path: Path) -> None:
+    """The greeting of the second attempt states checkpoints, and a digest of frames that the receiver has, too."""
+    parts, views = dict(zip(PARTIES, np.split(table(), 3, axis=1), strict=True)), []
+    for number, labels in enumerate(changes(2)):
+        setting = Setting(parts=parts, labels=labels, noise=1)
+        views.append(Interrupted(setting=setting, folder=tmp_path / str(number)).finish(cut).views)
+        assert views[-1]["shop"].attempts == 2
+    check_non_interference(views, holders=HOLDERS)
+    greeted = set[tuple[Any, ...]]()
+    for whole in views:
+        for party in PARTIES[1:]:
+            payloads = [each.payload for each in whole[party]._entries if (each.kind, each.type) in GREETINGS]
+            told = [msgspec.msgpack.decode(each) for each in payloads]
+            assert len(told) == 4
+            stated = [each.get(name) for each in told for name in ("checkpoints", "resume")]
+            greeted.add((whole[party].digest(), str(stated)))
+    assert len(greeted) == len({each[0] for each in greeted}) < 2 * len(views)
 
 
 # -- initial weights ---------------------------------------------------------------------------------------------------
@@ -290,7 +440,7 @@ def shared_starts(model: Mapping[str, Any]) -> list[str]:
         parties = [
             replace(each, private=PrivateSeed(bytes(32))) if each.name == changed else each for each in data.parties
         ]
-        views = run(job, replace(data, parties=tuple(parties)))
+        views = run(job, replace(data, parties=tuple(parties))).views
         embeddings = {
             each.peer: each.message.values for each in views["active"].received(BatchEmbeddings) if each.step == (0, 0)
         }
@@ -319,7 +469,7 @@ def test_initial_weights_are_private(model: dict[str, Any]) -> None:
     ("kind", "name"), [("received", "TrainingEnd"), ("received", "Level"), ("observed", "OwnSplit")]
 )
 def test_a_record_that_only_one_run_has_is_found(kind: str, name: str) -> None:
-    views = run(job := job_of({"kind": "secureboost"}), data_of(job, classes_of(2)))
+    views = run(job := job_of({"kind": "secureboost"}), data_of(job, classes_of(2))).views
     assert check_non_interference([views, views], holders=HOLDERS).whole == 2
     entries = list(views["telco"]._entries)
     entries.remove(next(each for each in entries if (each.kind, each.type) == (kind, name)))
@@ -327,7 +477,43 @@ def test_a_record_that_only_one_run_has_is_found(kind: str, name: str) -> None:
         check_non_interference([views, {**views, "telco": View(views["telco"].header, entries)}], holders=HOLDERS)
 
 
+def test_a_checkpoint_or_counter_that_only_one_run_has_is_found() -> None:
+    for kind in ("secureboost", "splitnn"):
+        ran = run(job := job_of({"kind": kind}), data_of(job, classes_of(2)))
+        counted, saved, share = ran.left["telco"]
+        assert compare([ran, ran]).whole == 2
+        for changed in ((counted, saved[1:], share), (counted[1:], saved, share)):
+            with pytest.raises(Interference, match="'telco'"):
+                compare([ran, replace(ran, left={**ran.left, "telco": changed})])
+
+
 # -- cures of earlier leaks, taken back --------------------------------------------------------------------------------
+
+
+def test_a_message_of_a_holder_that_depends_on_its_labels_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    grow = Tree.grow
+
+    def telling(self: Tree) -> Any:
+        if self.ctx.party == "telco" and int(self.training.labels.sum()) % 2:
+            self.ctx.send("active", ChosenCandidates(()), (self.tree,))
+        return grow(self)
+
+    monkeypatch.setattr(Tree, "grow", telling)
+    with pytest.raises(Interference, match="'active' received"):
+        holders_coverage("active")
+
+
+def test_gains_of_a_holder_alone_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A split client that decides by its own sums, not by the totals, tells of its own labels."""
+    collect = Tree._collect
+
+    def alone(self: Tree, level: list[int], clients: dict[str, list[int]]) -> Any:
+        sign = 1 + int(self.training.labels.sum()) % 2
+        return {at: each._replace(gain=each.gain * sign) for at, each in collect(self, level, clients).items()}
+
+    monkeypatch.setattr(Tree, "_collect", alone)
+    coverage = holders_coverage("active")
+    assert coverage.whole < coverage.pairs
 
 
 def test_sides_drawn_by_the_labels_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,11 +524,11 @@ def test_sides_drawn_by_the_labels_are_found(monkeypatch: pytest.MonkeyPatch) ->
         return published_split(section, seed, labels, ("0", "1"))
 
     monkeypatch.setattr(loading, "split_rows", stratified)
-    views = []
+    runs = []
     for labels in changes(2, 4):
-        views += views_of(job_of({"kind": "secureboost"}), [labels])
+        runs += runs_of(job_of({"kind": "secureboost"}), [labels])
     with pytest.raises(Interference, match="field test"):
-        check_non_interference(views, holders=HOLDERS)
+        compare(runs)
 
 
 @pytest.mark.parametrize(

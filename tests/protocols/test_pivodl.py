@@ -6,19 +6,31 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_diabetes
 
+from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import VerticalDataset, load_dataset
 from labelward.errors import DataError, JobError, PeerError
 from labelward.federation.components import check_job, make_engine, model_family, with_defaults
 from labelward.federation.simulation import SimulationResult, simulate_job
 from labelward.he.paillier.packing import Packing
 from labelward.job import Job, Variant, parse_job
-from labelward.messages.pivodl import ChildRows, ChildTotals, MaskedSums, OwnSums, TotalSums
+from labelward.kernels.node_rows import children, route_rows
+from labelward.messages.pivodl import (
+    ChildRows,
+    ChildTotals,
+    MaskedSums,
+    NodeBins,
+    OfferedCandidates,
+    OpenedSums,
+    OwnSums,
+    TotalSums,
+)
 from labelward.party.context import no_progress
 from labelward.protocols.family import label_vector
 from labelward.protocols.pivodl.joined import JoinedModel, train_joined
 from labelward.protocols.pivodl.secure_sums import PairwiseMasks
-from labelward.protocols.pivodl.training import PUBLIC
+from labelward.protocols.pivodl.share import PUBLIC
 from labelward.runs.private_seeds import resolve_seeds
 from refusals import refused
 
@@ -67,7 +79,8 @@ def trained(job: Job) -> tuple[VerticalDataset, SimulationResult, JoinedModel]:
     finally:
         engine.close()
     labels = label_vector(data).values
-    return data, ended, train_joined(family.params, data.parties, labels, precision=job.encryption.precision)
+    precision, quantities = job.encryption.precision, not data.classes
+    return data, ended, train_joined(family.params, data.parties, labels, precision=precision, quantities=quantities)
 
 
 def assert_joined(data: VerticalDataset, ended: SimulationResult, joined: JoinedModel) -> None:
@@ -85,7 +98,9 @@ def assert_joined(data: VerticalDataset, ended: SimulationResult, joined: Joined
         assert kept == list(tree.weights)
     for party, records in zip(data.parties, joined.records, strict=True):
         assert shares[party.name].own == records
-    np.testing.assert_allclose(ended.margins, joined.margins([party.test for party in data.parties]), atol=1e-11)
+    assert {share.scale for share in shares.values()} == {joined.scale}
+    atol = 1e-11 * joined.scale.deviation
+    np.testing.assert_allclose(ended.margins, joined.margins([party.test for party in data.parties]), atol=atol)
 
 
 @pytest.mark.parametrize("aggregation", ["paillier", "masks"])
@@ -106,6 +121,82 @@ def test_without_noise_it_is_the_joined_model(
     assert_joined(*trained(job))
 
 
+@pytest.mark.parametrize("aggregation", ["paillier", "masks"])
+@pytest.mark.parametrize(
+    ("labels", "parties"),
+    [
+        ({"bank": 0.4, "clinic": 0.6}, {"bank": 0.5, "clinic": 0.5}),
+        ({"bank": 0.01, "clinic": 0.99}, THREE),
+        (dict.fromkeys(TEN, 0.1), TEN),
+    ],
+    ids=["two", "one-percent", "ten"],
+)
+def test_quantities_are_standardized_by_a_public_scale(
+    aggregation: str, labels: dict[str, float], parties: dict[str, float]
+) -> None:
+    model = f'min_node_rows = 2\ndepth = 4\naggregation = "{aggregation}"'
+    job = job_of(labels, parties, table="diabetes.csv", data='task = "regression"\nlabel = "target"', model=model)
+    data, ended, joined = trained(job)
+    assert_joined(data, ended, joined)
+    assert joined.scale.mean == pytest.approx(data.train_values.mean(), rel=1e-12)
+    assert joined.scale.deviation == pytest.approx(data.train_values.std(), rel=1e-12)
+    errors = ended.margins[:, 0] - data.test_values
+    assert np.sqrt((errors**2).mean()) < data.test_values.std()
+
+
+@pytest.mark.parametrize("aggregation", ["paillier", "masks"])
+@pytest.mark.parametrize(
+    ("table", "data"),
+    [("breast_cancer", ""), ("made.csv", 'label = "label"'), ("diabetes.csv", 'task = "regression"\nlabel = "target"')],
+)
+def test_the_exchange_of_the_paper_gives_the_same_model(aggregation: str, table: str, data: str) -> None:
+    exchange = f'trees = 2\nmin_node_rows = 2\naggregation = "{aggregation}"\nexchange = '
+    labels, told = {"bank": 0.3, "clinic": 0.7}, {}
+    for name in ("codes", "published"):
+        found = trained(job_of(labels, THREE, table=table, data=data, model=f'{exchange}"{name}"'))
+        assert_joined(*found)
+        told[name] = sum(sum(meter.bytes.values()) for meter in found[1].meters.values())
+        bins = [message for view in found[1].views.values() for message in view.received(NodeBins)]
+        assert {view.peer for view in bins} == ({*THREE} if name == "published" else set())
+    assert told["published"] > told["codes"]
+
+
+@pytest.mark.parametrize("threshold", ["published", "both-sides"])
+def test_no_holder_is_left_with_fewer_rows_than_the_threshold(threshold: str) -> None:
+    model = f'min_node_rows = 2\ninstance_threshold = 15\nthreshold = "{threshold}"\naggregation = "masks"'
+    skew = 'label_skew = "classes"\nlabel_concentration = 0.5'
+    data, ended, joined = trained(job_of({"bank": 0.3, "clinic": 0.7}, THREE, model=model, data=skew))
+    offered = [each for view in ended.views.values() for each in view.observed(OfferedCandidates)]
+    assert 0 < sum(each.refused for each in offered) < sum(each.offered for each in offered)
+    told = [account for view in ended.views.values() for account in view.applied()]
+    assert [account["refused_candidates"] for account in told] == [
+        sum(each.refused for each in view.observed(OfferedCandidates)) for view in ended.views.values()
+    ]
+    sides = {party.name: ended.shares[party.name].sides(party.train) for party in data.parties}
+    order = [party.name for party in data.parties]
+    for tree in ended.shares["bank"].trees:
+        reached = {0: np.ones(len(data.train_values), dtype=np.bool_)}
+        for node, owner, record in zip(tree.nodes, tree.owners, tree.records, strict=True):
+            left = sides[order[owner]][record]
+            for child, mask in zip(children(node), (left, ~left), strict=True):
+                reached[child] = reached[node] & mask
+                rows = [int((reached[child] & data.holds(holder)).sum()) for holder in data.holders]
+                if threshold == "both-sides":
+                    assert all(count == 0 or count >= 15 for count in rows)
+                elif child == children(node)[0]:
+                    assert min(rows) >= 15
+    assert ended.shares["bank"].trees[0].nodes != joined.trees[0].nodes or any(
+        ended.shares[name].own != records for name, records in zip(order, joined.records, strict=True)
+    )
+
+
+def test_a_threshold_above_a_holders_rows() -> None:
+    job = job_of({"bank": 0.01, "clinic": 0.99}, THREE, model="instance_threshold = 50")
+    family: Any = model_family(job.model)
+    with refused(JobError, "range", field="[model] instance_threshold", value=50):
+        family.check(load_dataset(job, 1), {})
+
+
 def test_under_paillier_it_is_the_joined_model_and_sums_share_ciphertexts() -> None:
     """Each holder encrypts its cells of a level, as many to a ciphertext as fit."""
     model = "trees = 1\ndepth = 2\nmin_node_rows = 2"
@@ -115,6 +206,9 @@ def test_under_paillier_it_is_the_joined_model_and_sums_share_ciphertexts() -> N
     (part,) = Packing.of(blocks[0].layout, 2048).parts
     assert part.fit >= 19
     assert all(block.count == -(-int(np.prod(block.shape)) // part.fit) for block in blocks)
+    opened = [each.sums.unpack() for view in ended.views.values() for each in view.observed(OpenedSums)]
+    of_one_holder = 1 + sum(-(-sums.shape[0] * sums.shape[1] // part.fit) for sums in opened)  # the root's, and levels
+    assert ended.cost.encryptions == len(data.holders) * of_one_holder
 
 
 def test_categories_and_missing_values() -> None:
@@ -126,7 +220,7 @@ def test_categories_and_missing_values() -> None:
 
 @pytest.fixture(autouse=True)
 def made_table(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table with categories and missing values, ``made.csv``."""
+    """A table with categories and missing values, ``made.csv``, and one of quantities, ``diabetes.csv``."""
     rng = np.random.default_rng(0)
     lines = ["label,x0,x1,x2,color,shape"]
     for _ in range(300):
@@ -134,6 +228,8 @@ def made_table(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         label = int(x[0] + (color in "rgb") + rng.normal() / 2 > 0.5)
         cells = ["" if rng.random() < 0.2 else f"{value:.1f}" for value in x]
         lines.append(",".join([str(label), *cells, color, shape]))
+    frame = load_diabetes(as_frame=True).frame
+    frame.to_csv(tmp_path / "diabetes.csv", index=False)
     (tmp_path / "made.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
@@ -154,6 +250,25 @@ def test_who_is_told_what() -> None:
         told = [each.message.weights.value.unpack() for each in view.received(ChildTotals)]
         assert data.holds(name).any() or not any(len(each) for each in told)
     assert not any(list(view.received(MaskedSums)) for view in ended.views.values())
+
+
+def test_attacks_see_the_nodes_whose_rows_a_party_is_told() -> None:
+    """The leaves below its own splits, and below those of others the node above."""
+    data, ended, joined = trained(job_of({"bank": 0.5, "clinic": 0.5}, THREE, model="min_node_rows = 30\ntrees = 2"))
+    for place, party in enumerate(data.parties):
+        seen = observed_leaves(ended.views[party.name])
+        assert len(seen) == 2
+        for tree, nodes in zip(joined.trees, seen, strict=True):
+            owner = dict(zip(tree.nodes, tree.owners, strict=True))
+            sides = [
+                joined.records[owns][at].goes_left(data.parties[owns].train)
+                for owns, at in zip(tree.owners, tree.records, strict=True)
+            ]
+            reached = np.array(tree.leaves)[route_rows(*tree.branches(), np.stack(sides))]
+            above = (reached - 1) // 2
+            told = np.array([not {2 * node + 1, 2 * node + 2} <= {*tree.leaves} for node in above])
+            mine = np.array([owner[node] for node in above.tolist()]) == place
+            np.testing.assert_array_equal(nodes, np.where(told | mine, reached, above))
 
 
 def test_masks_cancel_and_hide() -> None:

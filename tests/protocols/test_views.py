@@ -55,6 +55,8 @@ AFTERWARDS = ("PathRequest", "ColumnsRequest", "ExportRequest", "ExportDecision"
 
 READABLE = {
     "Hello.version": "str",
+    "Hello.columns": "int",
+    "Hello.classes": "int",
     "Hello.party": "str",
     "Hello.job.key": "str",
     "Hello.job.value": "str",

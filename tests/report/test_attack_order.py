@@ -124,6 +124,7 @@ def test_no_sentence_depends_on_the_order_of_stored_attacks(tmp_path: Path) -> N
     assert all("instance-clustering" in " ".join(each) for each in seen)
 
 
+@pytest.mark.slow
 def test_no_sentence_of_an_audit_depends_on_the_order_of_its_attacks(tmp_path: Path) -> None:
     kinds = ("instance-clustering", "leaf-smoothing", "clustering", "id2graph", "consensus")
     job = """

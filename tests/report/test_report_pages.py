@@ -60,6 +60,13 @@ def matched(value: float, own: float, accuracy: float, alone: float, **more: Any
     return [make_row(seed=seed, leakage=leakage | {"primary": "accuracy"}, **more) for seed in (1, 2)]
 
 
+def reads(share: float, right: float, **more: Any) -> list[ResultRow]:
+    """Return rows of an attack that reads single labels, of which figures over all rows say nearly nothing."""
+    leakage = make_leakage(0.1, 0.0) | {"read": share, "read_right": right, "primary": "read"}
+    behavior, attack = {"kind": "lying-sums", "about": "columns"}, {"kind": "lying-sums"}
+    return [make_row(seed=seed, leakage=leakage, attack=attack, behavior=behavior, **more) for seed in (1, 2)]
+
+
 OWN = [0.54, 0.56]
 LEAK = rows([0.69, 0.71], OWN)
 CLUSTERING: dict[str, Any] = {"attack": {"kind": "clustering"}}
@@ -140,6 +147,12 @@ SITUATIONS: dict[str, list[list[ResultRow]]] = {
     "federation without a gain": [useful(ALONE, *LEAK)],
     "federation with a gain within the deviation": [
         useful({"auc": 0.974}, LEAK[0]) + useful({"auc": 0.978}, LEAK[1])  # 0.002 ± 0.003 above
+    ],
+    "an attack that reads single labels": [
+        rows(OWN, OWN, **CLUSTERING),
+        reads(0.064, 1.0),
+        defended(OWN, lmid(0.1), **CLUSTERING),
+        reads(0.02, 0.9, defense=lmid(0.1)),
     ],
     "no attack": [[make_row(attack=None, leakage=None, party=None)]],
     "no undefended run": [defended([0.6, 0.6], LOCAL)],

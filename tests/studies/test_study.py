@@ -24,7 +24,16 @@ from labelward.runs.schema import RESULTS_FILE
 from labelward.studies import load_studies
 from labelward.studies.datasets import synthetic
 from labelward.studies.id2graph import ID2GRAPH
-from labelward.studies.references import NO_DEFENSE, SUMS, UTILITY, FigureKey, ReferenceFigure, load_figures
+from labelward.studies.references import (
+    NO_DEFENSE,
+    SUMS,
+    TIME,
+    TRAFFIC,
+    UTILITY,
+    FigureKey,
+    ReferenceFigure,
+    load_figures,
+)
 from labelward.studies.results import information_by_tree, study_figures, study_versions
 from labelward.studies.run import STUDY_FILE, run_study
 from labelward.studies.spec import (
@@ -121,6 +130,7 @@ def test_each_task_is_an_audit_of_its_own(whole: Path) -> None:
     assert {path.parent.name for path in whole.rglob("view")} == {"telco"}
 
 
+@pytest.mark.slow
 def test_a_stopped_study_resumes_to_the_same_end(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "study"
 
@@ -309,7 +319,7 @@ def test_every_job_of_a_study_can_be_run(study: Study) -> None:
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 def test_every_name_in_a_study_is_known(study: Study) -> None:
     """A figure to compare with that no result can have would never be shown."""
-    datasets = {each.name for each in study.datasets} | set(study.unavailable) | {""}
+    datasets = {name for each in study.datasets for name, *_ in each.metrics()} | set(study.unavailable) | {""}
     columns = {column.title for column in study.columns}
     claimed = [key for claim in study.claims for group in claim.groups for key in group]
     for key in [*study.reference, *(key for _, key in study.printed), *claimed]:
@@ -321,7 +331,7 @@ def test_every_name_in_a_study_is_known(study: Study) -> None:
     settings = {setting.name for setting in study.settings}
     for part in study.parts:
         assert set(part.settings) <= settings
-        assert {*part.columns, part.baseline} - {""} <= columns
+        assert {*part.columns, part.baseline} - {""} <= columns | {UTILITY, TIME, TRAFFIC}
         assert set(part.datasets) <= datasets
         assert set(part.models) <= set(study.models)
     parts = {part.name for part in study.parts}

@@ -17,6 +17,7 @@ from blames import blamed, refused_about
 from labelward.errors import CodecError, PeerError
 from labelward.transport.base import Failure, Transport
 from labelward.transport.grpc import Network
+from refusals import refused
 
 pytestmark = pytest.mark.network
 
@@ -242,9 +243,11 @@ def test_a_message_over_the_limit_ends_the_run_where_it_arrives() -> None:
     try:
         ends = all_ends(made)
         ends["telco"].send("bank", bytes(5000))
-        for party in THREE:
-            with blamed("telco", "peer-message", about="5000 bytes"):
+        for party in THREE:  # the others know it from the bank
+            with blamed("telco" if party == "bank" else "bank", "peer-message", about="5000 bytes") as caught:
                 ends[party].receive(30.0)
+            assert isinstance(caught.value, PeerError)
+            assert caught.value.about == (None if party == "bank" else "telco")
     finally:
         for each in made.values():
             each.close()
@@ -286,8 +289,10 @@ def test_a_peer_that_is_away_ends_the_run_everywhere() -> None:
         with blamed("shop", "peer-gone", value=3.0, about="lost"):
             ends["bank"].receive(30.0)
         ends["bank"].fail(Failure("peer-failed", "PeerError"))
-        with blamed("shop", "peer-gone"):
+        with refused(PeerError, "peer-gone") as caught:
             ends["telco"].receive(30.0)
+        assert isinstance(caught.value, PeerError)
+        assert (caught.value.peer, caught.value.about) in {("bank", "shop"), ("shop", None)}  # whoever was first
         with refused_about("closed the connection during", PeerError, "peer-gone", value=3.0):
             ends["shop"].receive(30.0)
         assert log.of("away")

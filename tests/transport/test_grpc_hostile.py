@@ -19,6 +19,7 @@ from blames import blamed
 from labelward.errors import PeerError
 from labelward.transport.base import Transport
 from labelward.transport.grpc import diagnose_listener, envelope, serve_relay
+from labelward.transport.grpc import node as node_module
 from labelward.transport.grpc import session as session_module
 from labelward.transport.grpc.hub import Hub, Registration, encode_registration
 from labelward.transport.grpc.session import Session
@@ -64,7 +65,8 @@ def test_a_probe_puts_no_key_on_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_peer_that_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatch, size: int, ahead: bool) -> None:
     """What it sends is held within bounds, however it is cut up, and the run ends with its name."""
     monkeypatch.setattr(Session, "room", property(lambda self: True))
-    monkeypatch.setattr(session_module, "WINDOW", 1 << 13)  # so that the test is short
+    for module, name in ((session_module, "WINDOW"), (session_module, "BACKLOG"), (node_module, "HELD")):
+        monkeypatch.setattr(module, name, 1 << 13)  # so that the test is short
     log, limit = Log(), 1 << 13
     with networks(("bank", "telco", "shop"), log=log, message_limit=limit) as made:
         ends: dict[str, Transport] = together(**{party: each.attempt for party, each in made.items()})
@@ -72,7 +74,7 @@ def test_a_peer_that_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatc
         assert shop.attempt is not None
         if ahead:  # as one that names an attempt which never begins
             ends["telco"]._attempt.name = ends["telco"]._attempt.name[:-1] + b"\xff"  # type: ignore[attr-defined]
-        most, frame = 2 * (2 * limit + session_module.WINDOW) + limit + 4096, bytes(size)
+        most, frame = 3 * session_module.WINDOW + 3 * limit + 4096, bytes(size)
         until = time.monotonic() + 60.0
         with contextlib.suppress(PeerError):  # the hostile party may hear of it as well
             while shop.attempt.failure is None:
@@ -81,8 +83,13 @@ def test_a_peer_that_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatc
         session = shop.peers["telco"].session
         assert session is not None
         assert session.backlog <= most
-        with blamed("telco", "peer-message", about="without acknowledgements"):
+        assert shop.peers["telco"].progress.held_bytes <= 2 * limit + 4096
+        with blamed("telco", "peer-message", about="not begun" if ahead else "without acknowledgements"):
             drain(ends["shop"])
+        with blamed("shop", "peer-message") as claimed:
+            drain(ends["bank"])
+        assert isinstance(claimed.value, PeerError)
+        assert claimed.value.about == "telco"
     assert any(told["peer"] == "telco" for told in log.of("refused"))
 
 

@@ -16,7 +16,7 @@ from loopback import Log, credentials, kill, network, networks, together
 from blames import blamed, refused_about
 from labelward.errors import Code, InputError, PeerDisagreementError, PeerError, PeerRestartedError
 from labelward.transport.base import Failure, Transport
-from labelward.transport.grpc import Network, attempt, serve_relay, session_records
+from labelward.transport.grpc import Network, attempt, hub, serve_relay, session_records
 from refusals import refused
 
 pytestmark = pytest.mark.network
@@ -193,8 +193,6 @@ def test_a_failure_between_attempts_reaches_those_who_wait(run: Run) -> None:
     run.made["shop"].fail("OutputError")
     for ended in waiting:
         eventually(lambda ended=ended: ended)  # type: ignore[misc]
-        if ended is waiting[0]:
-            run.made["bank"].fail("PeerError")
         with blamed("shop", "peer-failed", about="OutputError"):
             raise ended[0]
 
@@ -209,7 +207,29 @@ def test_what_a_peer_says_of_a_failure_is_read(said: list[str], code: Code) -> N
     item = session_records.decode_record(raw)
     assert isinstance(item, session_records.RunFailed)
     with blamed("shop", code, kind=PeerDisagreementError if code == "disagreement" else PeerError):
-        raise attempt.from_record(item)
+        raise attempt.from_record("shop", item)
+
+
+def test_what_a_peer_says_of_another_party_is_a_claim_of_that_peer() -> None:
+    item = session_records.RunFailed(b"", "shop", "failed: MemoryError")
+    with blamed("telco", "peer-failed") as caught:
+        raise attempt.from_record("telco", item)
+    assert isinstance(caught.value, PeerError)
+    assert caught.value.about == "shop"
+
+
+def test_a_peer_that_speaks_for_another_ends_the_run_in_its_own_name(run: Run) -> None:
+    """Up to now the others ended with a failure of the party that it named."""
+    ends = run.attempt()
+    liar = run.made["telco"]._node
+    with liar.lock:
+        liar.broadcast(session_records.RunFailed(liar.attempt.name, "shop", "failed: MemoryError"))
+    end = ends["bank"]
+    assert end is not None
+    with blamed("telco", "peer-failed") as caught:
+        end.receive(30.0)
+    assert isinstance(caught.value, PeerError)
+    assert caught.value.about == "shop"
 
 
 def test_after_an_interruption_a_failure_tells_nobody(run: Run) -> None:
@@ -236,8 +256,10 @@ def test_who_waits_for_a_party_that_never_comes_is_told_who_and_why() -> None:
         with blamed("shop", "peer-gone", value=3.0, about="has not connected yet"):
             bank.attempt()
         eventually(lambda: told)
-        with blamed("shop", "peer-gone"):
+        with blamed("bank", "peer-gone", about="has not connected yet") as heard:
             raise told[0]
+        assert isinstance(heard.value, PeerError)
+        assert heard.value.about == "shop"
         assert any("bank" in line["for"] for line in log.of("waiting"))
     finally:
         telco.close()
@@ -276,6 +298,38 @@ def test_a_second_process_of_a_party_takes_the_place_of_the_first() -> None:
         newer, peer = made["telco"]._node.incarnation, made["bank"]._node.peers["telco"]
         eventually(lambda: peer.session is not None and peer.session.incarnation == newer)
         together(bank=made["bank"].attempt, telco=made["telco"].attempt)
+
+
+def test_of_processes_in_two_folders_the_first_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to now the newer one took its place; two services that are started again displaced each other for ever."""
+    parties = ("bank", "telco")
+    log = Log()
+    bank = network("bank", parties, log=log)
+    port = bank.port or 0
+    first = network("telco", parties, port, place=b"first")
+    try:
+        together(bank=bank.attempt, telco=first.attempt)
+        for _ in range(5):  # as a service does
+            copy = network("telco", parties, port, place=b"copy")
+            with blamed("telco", "peer-failed", about="in another folder"):
+                copy.attempt()
+            copy.close()
+        peer = bank._node.peers["telco"]
+        assert peer.session is not None
+        assert peer.session.incarnation == first._node.incarnation
+        assert bank._node.attempt is not None
+        assert bank._node.attempt.running
+        assert any("in another folder" in line["reason"] for line in log.of("refused"))
+        monkeypatch.setattr(hub, "_SEAT", 0.1)
+        kill(first)
+        eventually(lambda: log.of("disconnected"))
+        time.sleep(0.2)
+        second = network("telco", parties, port, place=b"copy")  # the first is away for long enough
+        together(bank=bank.attempt, telco=second.attempt)
+        second.close()
+    finally:
+        first.close()
+        bank.close()
 
 
 def test_a_relay_that_dies_loses_nothing() -> None:

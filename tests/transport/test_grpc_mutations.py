@@ -18,6 +18,8 @@ from labelward.transport.grpc.attempt import Attempt, NetworkEnd
 from labelward.transport.grpc.envelope import CONTROL, DATA, HELLO
 from labelward.transport.grpc.hub import ConnectionRefused, Hub
 from labelward.transport.grpc.node import Node
+from labelward.transport.grpc.peer import PeerRates
+from labelward.transport.grpc.rate import Rate
 from labelward.transport.grpc.session_records import (
     Assembler,
     Chunk,
@@ -185,7 +187,7 @@ def test_any_bytes_as_a_record(raw: bytes) -> None:
 )
 def test_any_chunks(parts: list[tuple[bool, bool, int, bytes]]) -> None:
     """A message comes out only where its chunks are as long as was announced, and never one over the limit."""
-    assembler = Assembler(100)
+    assembler = Assembler(100, lambda head: None)
     for first, last, total, data in parts:
         part = Chunk(NAME, first, last, total, memoryview(data))
         try:
@@ -222,6 +224,8 @@ def test_a_hundred_thousand_mutations_leave_memory_flat() -> None:
     draw, pair = random.Random(0), Pair()
     node = pair.nodes["telco"]
     session, early = node.peers["bank"].session, 0
+    unlimited = Rate(1e9, 1e9)  # else the bank would soon be blamed, and nothing taken from it
+    node.peers["bank"].rates = PeerRates(*[unlimited] * 5)
     log = Log()
     node._log = log
     for number in range(100_000):

@@ -12,6 +12,7 @@ from labelward.errors import PeerRestartedError
 from labelward.transport.base import Transport
 from labelward.transport.grpc import Network, envelope
 from labelward.transport.grpc.hub import Hub, Registration, encode_registration
+from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
 from refusals import refused
 
@@ -99,6 +100,22 @@ def test_a_passive_party_that_comes_back_interrupts_the_attempt(party: str) -> N
         again = attempts(made)
         again["telco"].send("shop", b"again")
         assert take(again["shop"]) == ("telco", b"again")
+
+
+def test_a_process_interrupts_where_its_forerunner_was_never_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    take = Peer.take_hello
+
+    def deaf(self: Peer, payload: memoryview) -> bool:
+        return (self.me, self.name) != ("telco", "shop") and take(self, payload)
+
+    monkeypatch.setattr(Peer, "take_hello", deaf)
+    with networks(THREE) as made:
+        ends = attempts(made)
+        kill(made["shop"])
+        monkeypatch.undo()
+        made["shop"] = network("shop", THREE, made["bank"].port or 0)
+        with refused(PeerRestartedError, "peer-restarted"):
+            ends["telco"].receive(30.0)
 
 
 def test_the_active_party_that_comes_back_begins_anew() -> None:

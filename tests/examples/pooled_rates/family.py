@@ -33,13 +33,14 @@ from labelward.messages.base import Array
 from labelward.parameters import Parameters
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement
+from labelward.party.json_file import read_versioned
 from labelward.party.roles import PASSIVE, Role, Topology
 from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.protocols.common import PartyInputs
 from labelward.protocols.family import ModelFamily, PredictMode, RoleResult
-from labelward.runs.json_records import read_json, write_json
 from labelward.runs.schema import VisibilityCounts
+from labelward.runs.secure_files import write_json
 
 HOLDER, SOURCE, COLLECTOR = "holder", "source", "collector"
 Floats = NDArray[np.float64]
@@ -194,4 +195,4 @@ class PooledRatesFamily(ModelFamily[RatesShare]):
 
     def load(self, folder: Path) -> RatesShare:
         """See :meth:`ModelFamily.load`."""
-        return read_json(folder / "share.json", RatesShare, 1)
+        return read_versioned(folder / "share.json", RatesShare, 1)

@@ -207,6 +207,7 @@ def none(*shape: int) -> Array:
         (NetStart, "outputs", 50_000_000, "bank", "peer-message", None, "50000000"),
         (NetReady, "outputs", 3, "telco", "peer-message", None, "10 are needed"),
         (EmbeddingRequest, "stop", 99, "bank", "peer-message", (0,), "0 to 99"),
+        (EmbeddingRequest, "start", 1, "bank", "peer-message", (0,), "after row 0"),
         (EmbeddingRequest, "model", "other", "bank", "peer-message", (0,), "model 'other'"),
     ],
 )

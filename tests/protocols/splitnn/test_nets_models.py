@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from splitnets import Net, blobs
 
 from blames import refused_about
@@ -49,6 +50,10 @@ def test_presets_have_the_sizes_that_are_known(preset: str, inputs: tuple[int, .
         ("mlp", (4,)),
         ("fcnn-3", (4,)),
         ("hashed", (4,)),
+        ("deepfm", (4,)),
+        ("wdl", (4,)),
+        ("nfm", (4,)),
+        ("edcn", (4,)),
         ("resnet-20", (1, 28, 14)),
         ("resnet-18", (3, 8, 4)),
         ("bert-small", (12,)),
@@ -107,6 +112,82 @@ def test_a_table_scales_numbers_and_spreads_categories() -> None:
     ]
     np.testing.assert_allclose(table(torch.from_numpy(x)).numpy(), expected, atol=1e-15)
     assert table.outputs == 5
+
+
+FIELDS = {"mixed": {1: 3, 3: 2}, "numbers alone": {}, "categories alone": {0: 4, 1: 3, 2: 5, 3: 2}}
+
+
+def described_recommender(module: Any, x: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return what a recommender gives for each row, worked out field by field from its papers' equations."""
+    state = {name: value.numpy() for name, value in module.state_dict().items()}
+    kinds, outputs = sorted(module.categories.items()), state["weights.weight"].shape[1]
+    numbers = [column for column in range(x.shape[1]) if column not in module.categories]
+
+    def dense(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        for layer in (0, 2, 4):
+            values = state[f"deep.{layer}.weight"] @ values + state[f"deep.{layer}.bias"]
+            values = np.maximum(values, 0) if layer < 4 else values
+        return values
+
+    rows = []
+    for row in x:
+        scaled = [(row[column] - state["mean"][at]) / state["scale"][at] for at, column in enumerate(numbers)]
+        scaled = [0.0 if np.isnan(value) else value for value in scaled]
+        places, start = [], len(numbers)
+        for column, count in kinds:
+            known = 0 <= row[column] < count
+            places.append(start + int(row[column] if known else count + (not np.isnan(row[column]))))
+            start += count + 2
+        total = np.zeros(outputs)
+        for at, value in enumerate(scaled):
+            total = total + value * state["weights.weight"][at]
+        for place in places:
+            total = total + state["weights.weight"][place]
+        vectors = [state["vectors.weight"][place] for place in places]
+        pairs = [a * b for number, a in enumerate(vectors) for b in vectors[:number]]
+        products = np.sum(pairs, 0) if pairs else np.zeros(4)
+        name = type(module).__name__
+        if name in ("DeepFM", "WideAndDeep"):
+            total = total + dense(np.array([*(one for vector in vectors for one in vector), *scaled]))
+            total = total + (products.sum() if name == "DeepFM" else 0)
+        elif name == "NFM":
+            total = total + dense(np.array([*products, *scaled]))
+        else:
+            joined = vectors or [value * state["vectors.weight"][at] for at, value in enumerate(scaled)]
+            for layer in (0, 1):
+                gates = [np.exp(state[f"gates.{2 * layer + branch}.gate"]) for branch in (0, 1)]
+                crossed, deep = (
+                    np.concatenate([field * weight for field, weight in zip(joined, gate / gate.sum(), strict=True)])
+                    for gate in gates
+                )
+                crossed = crossed * (state[f"crosses.{layer}.direction.weight"][0] @ crossed) + crossed
+                crossed = crossed + state[f"crosses.{layer}.bias"]
+                deep = np.maximum(state[f"deeps.{layer}.weight"] @ deep + state[f"deeps.{layer}.bias"], 0)
+                joined = list((crossed * deep).reshape(-1, 4))
+            total = total + state["last.weight"] @ np.concatenate([crossed, deep, *joined]) + state["last.bias"]
+        rows.append(total)
+    return rows
+
+
+@pytest.mark.parametrize("fields", FIELDS)
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("preset", ["deepfm", "wdl", "nfm", "edcn"])
+def test_recommenders_equal_their_equations(preset: str, outputs: int, fields: str) -> None:
+    """Missing and unknown values included."""
+    rng, categories = np.random.default_rng(3), FIELDS[fields]
+    x = rng.normal(1, 2, (40, 4))
+    for column, count in categories.items():
+        x[:, column] = rng.integers(-1, count, 40)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    spec = ModelSpec(preset=preset, inputs=(4,), outputs=outputs, categories=categories)
+    module = build(spec, learning(1, "bank", 0, "test"), torch.float64).eval()
+    assert float(module.vectors.weight.detach().std()) == pytest.approx(1e-4, rel=0.3)
+    module.fit(torch.from_numpy(x))
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.copy_(torch.from_numpy(rng.normal(0, 0.5, tuple(weight.shape))))
+        found = module(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(found, described_recommender(module, x), rtol=1e-10, atol=1e-9)
 
 
 def test_hashed_columns_are_a_linear_layer_over_wide_rows() -> None:

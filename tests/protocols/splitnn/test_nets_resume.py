@@ -15,6 +15,8 @@ from splitnets import Net, Run, blobs, policies_of, session, train
 
 from blames import refused_about
 from cutting import CutEnd, Killed
+from labelward.defenses import DEFENSES
+from labelward.defenses.lpsc import Lpsc
 from labelward.defenses.noisy_gradients import NoisyGradients
 from labelward.errors import FileFormatError, HandshakeError, JobError, PolicyError
 from labelward.party.checkpoint import NOISE_FILE, Checkpoints
@@ -81,6 +83,7 @@ CASES: dict[str, dict[str, Any]] = {
     "adam, no top": {"optimizer": "adam", "top": False, "learning_rate": 0.01},
     "stops early": {"patience": 1, "epochs": 12, "learning_rate": 0.5},
     "malicious": {"schedule": "cosine"},
+    "coded": {"top": False, "loss": "logistic", "active_bottom": False},
 }
 
 
@@ -89,7 +92,8 @@ def test_cut_anywhere_and_gone_on_with(tmp_path: Path, name: str) -> None:
     parts, y = blobs(4, 60, {"bank": 2, "telco": 3, "shop": 2}, 2)
     params = SplitNet(**{"epochs": 3, "batch_size": 15, "bottom": "fcnn-3", "width": 5, **CASES[name]})
     behaviors = {"telco": MaliciousOptimizer()} if name == "malicious" else {}
-    net = Net(parts=parts, labels=y, params=params, validation=15, behaviors=behaviors)
+    coded = (Lpsc(coding="offset", scale="validation"),) if name == "coded" else ()
+    net = Net(parts=parts, labels=y, params=params, validation=15, behaviors=behaviors, policies={"bank": coded})
     whole = attempt(net, tmp_path / "whole")
     assert whole is not None
     expected, messages = outcome(net, tmp_path / "whole", whole[0]), whole[1]
@@ -103,6 +107,45 @@ def test_cut_anywhere_and_gone_on_with(tmp_path: Path, name: str) -> None:
             ended = again or attempt(net, folder)
             assert ended is not None
             assert_same(expected, outcome(net, folder, ended[0]))
+
+
+CHAINS: dict[str, list[dict[str, Any]]] = {
+    "noisy labels": [{"kind": "randomized-response", "epsilon": 1.0}],
+    "noise in stages": [{"kind": "lp-mst", "epsilon": 1.0}, {"kind": "lpsc", "scale": "validation"}],
+    "vfgboost": [{"kind": "lpsc"}, {"kind": "adversarial", "beta": 0.5}],
+    "marvell": [{"kind": "marvell", "s": 1.0}],
+    "distance correlation": [{"kind": "distance-correlation", "weight": 0.5}],
+    "bottleneck": [{"kind": "mid", "weight": 0.5}],
+    "soft labels": [{"kind": "coae", "weight": 0.5}],
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_what_was_drawn_is_not_drawn_again(tmp_path: Path, name: str) -> None:
+    """Noise, codes and heads: a run that has begun ends in the same model wherever it is cut off from then on."""
+    parts, y = blobs(4, 50, {"bank": 2, "telco": 3, "shop": 2}, 2)
+    loss: Any = "auto" if name == "soft labels" else "logistic"
+    params = SplitNet(top=False, loss=loss, active_bottom=False, epochs=3, batch_size=20, bottom="linear")
+    chain = [{**each} for each in CHAINS[name]]
+
+    def net() -> Net:
+        made = tuple(DEFENSES.make(each["kind"], {k: v for k, v in each.items() if k != "kind"}) for each in chain)
+        return Net(parts=parts, labels=y, params=params, validation=10, policies={"bank": made})
+
+    begun = tmp_path / "begun"
+    assert attempt(net(), begun, ("bank", 13)) is None
+    assert Checkpoints(begun / "bank" / "checkpoint", run={"run": "1"}).numbers() == (0,)
+    ended = []
+    for number, cuts in enumerate([[], [("telco", 9)], [("bank", 24), ("bank", 30)]]):
+        folder = tmp_path / str(number)
+        shutil.copytree(begun, folder)
+        for cut in cuts:
+            attempt(net(), folder, cut)
+        last = attempt(net(), folder)
+        assert last is not None
+        ended.append(outcome(net(), folder, last[0]))
+    assert_same(ended[0], ended[1])
+    assert_same(ended[0], ended[2])
 
 
 def test_a_training_that_leaves_the_numbers_keeps_its_last_checkpoint(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_modules_handed_in_are_handed_in_again(tmp_path: Path) -> None:
         stored.module(shares["telco"].settings, nn.Linear(2, 5))
 
 
-@pytest.mark.parametrize("bottom", ["linear", "fcnn-3", "hashed"])
+@pytest.mark.parametrize("bottom", ["linear", "fcnn-3", "hashed", "deepfm", "edcn"])
 def test_the_untrained_model_is_where_training_started(bottom: str) -> None:
     """A run that learns next to nothing in one epoch ends where it began, columns scaled alike."""
     run = trained(bottom=bottom, epochs=1, learning_rate=1e-30).run()

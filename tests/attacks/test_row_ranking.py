@@ -1,0 +1,106 @@
+"""Norm and spectral attack: the shipped suite, planted values, and whole runs of one output."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+from splitruns import attacked, trained
+
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.gradient_sign import GradientSign
+from labelward.attacks.row_ranking import NormAttack, RowRanking, SpectralAttack
+from labelward.defenses.lpsc import Lpsc
+from labelward.errors import JobError
+from labelward.party.view import View
+from labelward.protocols.splitnn.params import SplitNet
+from labelward.testing.label_attacks import LabelAttackContract, gradient_view
+from refusals import refused
+
+
+class Ranking(LabelAttackContract):
+    """Either end may be class 1."""
+
+    def _accuracy(self, guess: LabelGuess, aux: AuxiliaryKnowledge, truth: NDArray[np.int64]) -> float:
+        found = super()._accuracy(guess, aux, truth)
+        return max(found, 1 - found)
+
+
+class TestNorm(Ranking):
+    reaches = 0.5  # classes of one size: the planted lengths tell nothing; those below do
+
+    def attack(self) -> RowRanking:
+        return NormAttack()
+
+
+class TestSpectral(Ranking):
+    def attack(self) -> RowRanking:
+        return SpectralAttack()
+
+
+class TestSpectralOfGradients(Ranking):
+    def attack(self) -> RowRanking:
+        return SpectralAttack(of="gradients")
+
+
+def guessed(attack: RowRanking, view: View, classes: int = 2) -> LabelGuess:
+    own = AttackerData(features=np.empty((view.rows, 0)), columns=[])
+    return attack(view, own, AuxiliaryKnowledge(classes=classes), rng=np.random.default_rng(1))
+
+
+def planted(rows: int = 300) -> tuple[NDArray[np.int64], View]:
+    """Return labels of which one in five is 1, and gradients of one direction, of four times the length where it is."""
+    rng = np.random.default_rng(0)
+    truth = (rng.random(rows) < 0.2).astype(np.int64)
+    along = np.where(truth == 1, -0.8, 0.2) + 0.05 * rng.normal(size=rows)
+    return truth, gradient_view(along[None, :, None] * np.array([1.0, -2.0, 0.5]), top=True)
+
+
+@pytest.mark.parametrize("attack", [NormAttack(of="gradients"), SpectralAttack(of="gradients")])
+def test_gradients_of_one_direction_rank_all_rows(attack: RowRanking) -> None:
+    truth, view = planted()
+    guess = guessed(attack, view)
+    assert attack.score(guess, truth) == {"auc_either": 1.0}
+    assert guess.scores is not None
+    assert roc_auc_score(truth, guess.scores[:, 1]) == 1.0  # the rarer class is further out
+    assert guess.values[truth == 1].all()
+
+
+def test_one_number_is_ranked_by_itself_or_by_its_size() -> None:
+    values = np.array([[3.0], [-9.0], [0.0], [1.0], [5.0]])
+    assert SpectralAttack().scores(values) == pytest.approx(-values[:, 0])
+    assert SpectralAttack(signed=False).scores(values) == pytest.approx(np.abs(values[:, 0]))
+    assert NormAttack().scores(values) == pytest.approx(np.abs(values[:, 0]))
+
+
+def test_either_direction_counts_and_one_class_tells_nothing() -> None:
+    guess = LabelGuess.of_scores(np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]))
+    assert NormAttack().score(guess, np.array([1, 1, 0])) == {"auc_either": 1.0}
+    assert NormAttack().score(guess, np.array([1, 1, 1])) == {"auc_either": 0.5}
+
+
+def test_more_than_two_classes_are_refused() -> None:
+    _, view = planted()
+    with refused(JobError, "unsupported", value=3):
+        guessed(NormAttack(of="gradients"), view, classes=3)
+
+
+@pytest.mark.parametrize("coding", [None, "logitboost", "adaboost", "l2", "offset"])
+def test_gradients_of_one_output_name_all_labels(coding: str | None) -> None:
+    """In the first epoch, under each code: what is left over has the sign of the label. Embeddings tell less.
+
+    But for L2, whose residuals are as small as what a network answers before it has learned anything.
+    """
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 400)
+    parts = {party: rng.normal(size=(400, 3)) + 0.7 * labels[:, None] for party in ("bank", "telco")}
+    params = SplitNet(top=False, loss="logistic", active_bottom=False, bottom="linear", epochs=2, learning_rate=0.01)
+    policies = () if coding is None else (Lpsc(coding=coding),)  # type: ignore[arg-type]
+    run = trained(parts, labels, params, train=np.arange(350), seed=1, policies=policies)
+    guess = attacked(run, GradientSign(), 1)
+    assert np.mean(guess.values == run.labels) > (0.75 if coding == "l2" else 0.99)
+    spectral = SpectralAttack(of="gradients")
+    assert spectral.score(attacked(run, spectral, 1), run.labels)["auc_either"] > (0.8 if coding == "l2" else 0.97)
+    embeddings = SpectralAttack().score(attacked(run, SpectralAttack(), 1), run.labels)["auc_either"]
+    assert embeddings < 0.95

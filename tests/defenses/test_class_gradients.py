@@ -1,0 +1,211 @@
+"""Defenses of returned gradients that read classes: heads, noise by class, distance correlation; by slow references."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from torch import nn
+
+from labelward.defenses._perceptron import Adam, cross_entropy_gradients, drawn_perceptron
+from labelward.defenses.adversarial import Adversarial
+from labelward.defenses.distance_correlation import DistanceCorrelation, distance_correlation
+from labelward.defenses.label_dp import RandomizedLabels
+from labelward.defenses.marvell import ClassSpread, Marvell, divergence, least_divergence
+from labelward.defenses.noisy_gradients import NoisyGradients
+from labelward.errors import PolicyError
+from labelward.policy.base import Policy, PolicyContext
+from labelward.policy.chain import PolicyChain, check_hooks
+from labelward.policy.net_points import ReturnedGradient
+from labelward.rng import SecureRandom, learning
+from refusals import refused
+
+SETUP = PolicyContext(model="splitnn", classes=2, passive=("telco",), epochs=3, batches=2, active_columns=1)
+POINTS = frozenset({"before_targets", "on_returned_gradient"})
+
+
+def asked(seed: int, rows: int = 40, width: int = 3, classes: int = 2, **changes: Any) -> ReturnedGradient:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, rows)
+    embeddings = rng.normal(size=(rows, width)) + labels[:, None]
+    values = rng.normal(size=(rows, width)) / rows + (labels[:, None] - 0.5) * rng.normal(size=width) / rows
+    given = ReturnedGradient(
+        party="telco",
+        epoch=0,
+        batch=seed,
+        values=values,
+        embeddings=embeddings,
+        targets=labels.astype(np.float64),
+        classes=classes,
+        draw=lambda purpose: learning(1, "bank", 0, purpose),
+        protection=SecureRandom(1),
+    )
+    return replace(given, **changes)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_heads_learn_as_torch_does(classes: int) -> None:
+    """Gradients by embeddings and weights, and three steps of Adam."""
+    head = Adam(drawn_perceptron(3, 4, classes, np.random.default_rng(0)))
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, classes)).double()
+    with torch.no_grad():
+        for weight, given in zip(module.parameters(), head.weights, strict=True):
+            weight.copy_(torch.from_numpy(given.T.copy()))
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+    for step in range(3):
+        question = asked(step, classes=classes)
+        labels = question.targets.astype(np.int64)
+        x = torch.from_numpy(question.embeddings).requires_grad_()
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(x), torch.from_numpy(labels)).backward()
+        gradient, own = cross_entropy_gradients(head.weights, question.embeddings, labels)
+        assert x.grad is not None
+        assert np.abs(gradient - x.grad.numpy()).max() < 1e-12
+        head.step(own, 0.01)
+        optimizer.step()
+        for weight, ours in zip(module.parameters(), head.weights, strict=True):
+            assert np.abs(weight.detach().numpy().T - ours).max() < 1e-9
+
+
+@pytest.mark.parametrize("policy", [Adversarial(beta=0.0), DistanceCorrelation(weight=0.0)], ids=lambda each: each.kind)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_weight_of_0_changes_no_bit(policy: Policy, dtype: str) -> None:
+    for batch in range(3):
+        question = asked(batch)
+        question = replace(question, values=question.values.astype(dtype), embeddings=question.embeddings.astype(dtype))
+        assert policy.on_returned_gradient(question).tobytes() == question.values.tobytes()
+
+
+def test_what_hides_labels_is_taken_off_before_the_head_learns() -> None:
+    policy, question = Adversarial(beta=2.0, width=4), asked(0)
+    start = drawn_perceptron(3, 4, 2, question.draw("adversarial head of telco"))
+    gradient, _ = cross_entropy_gradients(start, question.embeddings, question.targets.astype(np.int64))
+    assert policy.on_returned_gradient(question) == pytest.approx(question.values - 2 * gradient, abs=1e-15)
+    again = policy.on_returned_gradient(question)
+    assert not np.allclose(again, question.values - 2 * gradient)
+
+
+def slow_correlation(x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the distance correlation by its definition (Székely and others, 2007)."""
+
+    def centered(distances: torch.Tensor) -> torch.Tensor:
+        n = len(distances)
+        unit = torch.eye(n).double() - torch.ones(n, n).double() / n
+        return unit @ distances @ unit
+
+    away = ~torch.eye(len(x), dtype=torch.bool)
+    distances = torch.zeros(len(x), len(x)).double()
+    distances[away] = (x[:, None] - x[None])[away].square().sum(1).sqrt()
+    a, b = centered(distances), centered((labels[:, None] != labels).double())
+    return ((a * b).mean() / ((a * a).mean() * (b * b).mean()).sqrt()).sqrt()
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_distance_correlation_is_that_of_a_slow_reference(width: int) -> None:
+    for seed in range(3):
+        question = asked(seed, rows=17, width=width, classes=3)
+        x, labels = torch.from_numpy(question.embeddings).requires_grad_(), question.targets.astype(np.int64)
+        expected = slow_correlation(x, torch.from_numpy(labels))
+        expected.backward()
+        found, gradient = distance_correlation(question.embeddings, labels)
+        assert found == pytest.approx(expected.item(), abs=1e-9)
+        assert x.grad is not None
+        assert np.abs(gradient - x.grad.numpy()).max() < 1e-9
+    assert distance_correlation(question.embeddings, np.zeros(17, np.int64))[0] == 0.0
+    assert not distance_correlation(np.ones((17, width)), labels)[1].any()
+
+
+def spreads(count: int) -> list[ClassSpread]:
+    rng = np.random.default_rng(0)
+    return [
+        ClassSpread(
+            share=float(rng.uniform(0.05, 0.95)),
+            variances=tuple(np.exp(rng.normal(size=2) * 2 - 2).tolist()),
+            distance=float(np.exp(rng.normal() - 1)),
+            dimensions=int(rng.integers(1, 12)),
+            power=float(np.exp(rng.normal() * 2 - 1)),
+        )
+        for _ in range(count)
+    ]
+
+
+def solved(spread: ClassSpread) -> float:
+    """Return the least divergence that a general solver finds from several starts."""
+    shares = np.array([1 - spread.share, spread.share])
+    costs = np.r_[shares, shares * (spread.dimensions - 1)]
+
+    def loss(x: np.ndarray[Any, Any]) -> float:
+        return float(divergence(spread, x[:2], x[2:]))
+
+    found = []
+    for seed in range(6):
+        start = np.random.default_rng(seed).dirichlet(np.ones(4)) * spread.power / np.maximum(costs, 1e-3)
+        result = minimize(
+            loss,
+            start * min(1.0, spread.power / max(costs @ start, 1e-300)),
+            method="SLSQP",
+            bounds=[(0, None)] * 4,
+            constraints={"type": "ineq", "fun": lambda x: spread.power - costs @ x},
+            options={"ftol": 1e-15, "maxiter": 2000},
+        )
+        feasible = np.maximum(result.x, 0)
+        found.append(loss(feasible * min(1.0, spread.power / max(costs @ feasible, 1e-300))))
+    return min(found)
+
+
+def test_noise_is_that_of_a_general_solver() -> None:
+    """On 40 problems; noise is at least 0, and uses no more power than there is."""
+    for spread in spreads(40):
+        along, across = least_divergence(spread)
+        shares = np.array([1 - spread.share, spread.share])
+        assert min(*along, *across) >= 0
+        assert shares @ along + (spread.dimensions - 1) * shares @ across <= spread.power * (1 + 1e-9)
+        ours, theirs = float(divergence(spread, along, across)), solved(spread)
+        assert ours <= theirs + 1e-6 * max(1.0, theirs)
+
+
+def test_noise_has_the_power_that_was_asked_for() -> None:
+    """Mean over batches, against ``s`` times the squared distance; lengths tell little of the class then."""
+    policy, ratios = Marvell(s=4.0), []
+    policy.begin(SETUP, SecureRandom(1))
+    for batch in range(60):
+        question = asked(batch, rows=200)
+        labels = question.targets > 0
+        noise = policy.on_returned_gradient(question) - question.values
+        means = question.values[labels].mean(axis=0) - question.values[~labels].mean(axis=0)
+        ratios.append(np.square(noise).sum(axis=1).mean() / np.square(means).sum())
+    assert np.mean(ratios) == pytest.approx(4.0, rel=0.05)
+
+
+def test_batches_of_one_class_show_nothing_that_was_not_noise() -> None:
+    policy = Marvell(s=1.0)
+    policy.begin(SETUP, SecureRandom(1))
+    alone = asked(0, targets=np.zeros(40))
+    assert not policy.on_returned_gradient(alone).any()
+    policy.on_returned_gradient(asked(1))
+    noise = policy.on_returned_gradient(alone) - alone.values
+    assert noise.std() > 0
+    other = Marvell(s=1.0)
+    other.begin(SETUP, SecureRandom(2))
+    other.resume(policy.state())
+    assert np.array_equal(other.on_returned_gradient(alone), policy.on_returned_gradient(alone))
+
+
+@pytest.mark.parametrize("policy", [Adversarial(), DistanceCorrelation(weight=1.0), Marvell(s=1.0)])
+def test_what_is_refused(policy: Policy) -> None:
+    field = f"defense {policy.kind!r}"
+    with refused(PolicyError, "inapplicable", field=field, value=0):
+        check_hooks([policy], POINTS, replace(SETUP, classes=0))
+    account = NoisyGradients(distribution="gaussian", epsilon=1.0, delta=1e-5, clip=1.0)
+    with refused(PolicyError, "inapplicable", field=field, value="noisy-gradients"):
+        check_hooks([account, policy], POINTS, SETUP)
+    check_hooks([RandomizedLabels(epsilon=1.0), policy, account], POINTS, SETUP)
+    with refused(PolicyError, "cannot-act", value=policy.kind):
+        PolicyChain([policy]).on_returned_gradient(asked(0, targets=np.full(40, np.nan)))
+    if policy.kind == "marvell":
+        with refused(PolicyError, "inapplicable", field=field, value=3):
+            check_hooks([policy], POINTS, replace(SETUP, classes=3))

@@ -1,0 +1,98 @@
+"""One party of a split network's run between companies: the same views, shares and figures as in a rehearsal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet
+import pytest
+import torch
+from test_participate import PARTIES, Meeting, silent, together, trained
+from test_participate import company as company
+
+from labelward.errors import PeerError, PolicyError
+from labelward.federation.party_prediction import predict_as_party
+from labelward.federation.predict import predict_table
+from labelward.federation.train import train_variant
+from labelward.job import Job, load_job
+from labelward.party.view import View
+from labelward.protocols.splitnn.share import NetShare
+from labelward.report.party_page import write_party_report
+from labelward.runs.query_record import summarize_queries
+
+torch.set_num_threads(1)  # sums of several threads round differently; a rehearsal's parties share the cores
+
+NET = """
+[model]
+kind = "splitnn"
+epochs = 3
+batch_size = 32
+width = 8
+
+[[defense]]
+kind = "gradient-compression"
+keep = 0.5
+
+[network]
+"""
+
+
+@pytest.fixture
+def firms(company: Path) -> Path:
+    """The same companies with the job of a split network."""
+    for path in company.glob("*.toml"):
+        head, _, rest = path.read_text().partition("[model]")
+        path.write_text(head + NET.lstrip() + rest.partition("[network]")[2])
+    return company
+
+
+def share(folder: Path) -> NetShare:
+    return msgspec.structs.replace(NetShare.load(folder), model="", evidence=None)
+
+
+@pytest.mark.parametrize("cut", [{}, {1: ("telco", 0)}, {1: ("bank", 13), 2: ("shop", 7)}, {1: ("telco", 11)}])
+def test_the_run_is_that_of_a_rehearsal(firms: Path, cut: dict[int, tuple[str, int]]) -> None:
+    """Cut before anything, within an epoch, and at the prediction of the test rows; and gone on with."""
+    records = trained(firms, Meeting(cut))
+    rehearsed = train_variant(load_job(firms / "all.toml"), firms / "rehearsal", seed=1, variant="none")
+    assert {party: record.stage for party, record in records.items()} == dict.fromkeys(PARTIES, "closed")
+    assert {record.attempts for record in records.values()} == {len(cut) + 1}
+    assert records["bank"].utility == rehearsed.utility
+    assert {(record.key.engine, record.key.insecure) for record in records.values()} == {("none", ())}
+    assert "torch" in records["telco"].versions
+    for party in PARTIES:
+        here, there = firms / f"run-{party}" / party, firms / "rehearsal" / party
+        assert share(here / "model") == share(there / "model")
+        assert View.load(here / "view").digest() == View.load(there / "view").digest()
+        assert {path.name for path in here.iterdir()} == {"view", "model"}
+
+
+def test_predictions_and_the_page(firms: Path) -> None:
+    trained(firms, Meeting())
+    train_variant(load_job(firms / "all.toml"), firms / "rehearsal", seed=1, variant="none")
+    tables = {party: firms / f"{party}.csv" for party in PARTIES}
+    meeting = Meeting()
+
+    def run(party: str, job: Job, out: Path) -> Any:
+        to = firms / "there.parquet" if party == "bank" else None
+        once = replace(job, network=replace(job.connection(), row_queries=1))
+        return predict_as_party(once, party, out, tables[party], to, join=meeting.join, log=silent)
+
+    assert together(firms, meeting, run) == dict.fromkeys(PARTIES, 120)
+    predict_table(firms / "rehearsal", tables, firms / "here.parquet")
+    here, there = (pyarrow.parquet.read_table(firms / f"{name}.parquet") for name in ("here", "there"))
+    assert here.equals(there)
+    assert here.column_names == ["id", "margin_0", "margin_1", "probability", "prediction"]
+    meeting = Meeting()
+    again = together(firms, meeting, run)
+    assert {type(again["telco"]), type(again["shop"])} <= {PolicyError, PeerError}
+    assert {each.code for each in again.values()} == {"budget", "peer-failed"}
+    asked = {"asker": "bank", "predictions": 1, "answers": 120, "rows": 120, "repeated": 0, "most": 1}
+    (told,) = summarize_queries(firms / "run-telco" / "telco")
+    assert asked.items() <= vars(told).items()
+    assert "Questions about rows" in write_party_report(firms / "run-telco").read_text()
+    assert not summarize_queries(firms / "run-bank" / "bank")
+    assert "no encryption" not in write_party_report(firms / "run-bank").read_text().lower()

@@ -1,0 +1,31 @@
+"""Inputs near valid ones: bytes changed, inserted, removed, repeated, and parts of two joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+_BYTES = st.binary(min_size=1, max_size=9)
+_TELLING = st.sampled_from(
+    [b"\0", b"\xff", b"\x7f", b"\x80", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"]
+)
+
+
+@st.composite
+def changed(draw: st.DrawFn, inputs: Sequence[bytes]) -> bytes:
+    """Return a strategy for inputs near those given."""
+    data = bytearray(draw(st.sampled_from(inputs)))
+    for _ in range(draw(st.integers(0, 4))):
+        place = draw(st.integers(0, len(data)))
+        match draw(st.integers(0, 4)):
+            case 0 | 1:
+                data[place : place + 1] = draw(st.one_of(_BYTES, _TELLING))
+            case 2:
+                data[place:place] = draw(st.one_of(_BYTES, _TELLING))
+            case 3:
+                del data[place : place + draw(st.integers(1, 64))]
+            case _:
+                other = draw(st.sampled_from(inputs))
+                data[place:] = other[min(place, len(other)) :]
+    return bytes(data)

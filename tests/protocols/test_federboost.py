@@ -1,0 +1,182 @@
+"""FederBoost: without noise the joined model; with noise the stated mechanism; who learns what."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import astuple
+
+from labelward.attacks.base import AuxiliaryKnowledge
+from labelward.attacks.id2graph import ID2Graph
+from labelward.attacks.instance_spaces import observed_leaves
+from labelward.data import VerticalDataset, load_dataset
+from labelward.errors import JobError, LabelwardError, PeerError
+from labelward.federation.components import make_engine, model_family, with_defaults
+from labelward.federation.leakage_monitor import monitored_chains
+from labelward.federation.simulation import SimulationResult, simulate_job
+from labelward.job import parse_job
+from labelward.messages.federboost import ChosenBuckets
+from labelward.messages.pivodl import Candidate, ColumnCodes
+from labelward.party.context import Context, no_progress
+from labelward.protocols.family import attacker_data
+from labelward.protocols.pivodl.columns import MISSING, OwnColumns
+from labelward.protocols.pivodl.federboost import noisy_buckets
+from labelward.rng import PrivateSeed
+from refusals import refused
+from released import released
+
+PARTIES = {"active": 0.3, "clinic": 0.4, "shop": 0.3}
+
+
+def trained(seed: int = 1, table: str = "breast_cancer", **model: Any) -> tuple[VerticalDataset, SimulationResult, Any]:
+    label = {"label": "label"} if table.endswith(".csv") else {}
+    job = with_defaults(
+        parse_job({"data": {"table": table, **label}, "parties": PARTIES, "model": {"kind": "federboost", **model}})
+    )
+    data = load_dataset(job, seed, private={party: PrivateSeed(party.encode().ljust(32)) for party in PARTIES})
+    family = model_family(job.model)
+    family.check(data, {})
+    engine, variant = make_engine(job.encryption), job.variants()[-1]
+    return data, simulate_job(job, data, variant, engine, None, seed=seed, progress=no_progress), family
+
+
+@pytest.fixture(autouse=True)
+def made_table(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table with categories and missing values, ``made.csv``."""
+    rng = np.random.default_rng(0)
+    lines = ["label,x0,x1,x2,color,shape"]
+    for _ in range(300):
+        x, color, shape = rng.normal(size=3), rng.choice(list("rgbycmkw")), rng.choice(["o", "x"])
+        label = int(x[0] + (color in "rgb") + rng.normal() / 2 > 0.5)
+        cells = ["" if rng.random() < 0.2 else f"{value:.1f}" for value in x]
+        lines.append(",".join([str(label), *cells, color, shape]))
+    (tmp_path / "made.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("table", ["breast_cancer", "made.csv"])
+def test_without_noise_it_is_the_joined_model(table: str) -> None:
+    data, ended, family = trained(table=table, min_node_rows=2, depth=4)
+    pooled = family.pooled(data, data.parties, seed=1, precision=30)
+    np.testing.assert_array_equal(ended.margins, pooled)
+    assert np.ptp(ended.margins) > 1
+
+
+def test_who_is_told_what() -> None:
+    """Passive parties hear once of their own buckets, each once; the active party of all buckets and of no values."""
+    data, ended, _ = trained()
+    rows = len(data.train_labels)
+    for name, party in zip(PARTIES, data.parties, strict=True):
+        view = ended.views[name]
+        kinds = {type(record).__name__ for kind, _, _, record in view.records() if kind == "received"}
+        if name == "active":
+            sent = list(view.received(ColumnCodes))
+            assert sorted(each.peer for each in sent) == ["clinic", "shop"]
+            assert all(len(each.message.codes) == 2 * rows * len(each.message.sizes) for each in sent)
+            continue
+        assert kinds - {"Hello", "RowSplit", "RowIdDigests"} == {"ChosenBuckets"}
+        (chosen,) = view.received(ChosenBuckets)
+        splits = chosen.message.splits.value
+        assert len(set(splits)) == len(splits) == len(ended.shares[name].own)
+        assert list(splits) == sorted(splits, key=astuple)
+        assert len(party.columns)
+        assert not ended.shares[name].trees
+
+
+def test_no_order_of_splits_is_told() -> None:
+    """Splits that differ only in the side of missing values would else stand as the trees found them."""
+    _, ended, _ = trained(table="made.csv", trees=20, depth=4)
+    twice = 0
+    for party in list(PARTIES)[1:]:
+        (chosen,) = ended.views[party].received(ChosenBuckets)
+        splits = chosen.message.splits.value
+        assert list(splits) == sorted(splits, key=astuple)
+        twice += len(splits) - len({(each.column, each.code, each.categories) for each in splits})
+    assert twice > 5
+
+
+def test_noise_keeps_a_bucket_as_often_as_stated_and_repeats() -> None:
+    """With the probability e^ε / (e^ε + q - 1), else any other alike; the same draws where a run is repeated."""
+    rows, epsilon = 40_000, 2.0
+    codes = np.tile(np.arange(10), rows // 10)
+    own = OwnColumns(np.column_stack([codes, np.where(codes == 3, np.nan, codes)]).astype(float), {}, 32, np.arange(2))
+
+    class At:
+        private, seed = PrivateSeed(bytes(32)), 1
+
+    noisy = noisy_buckets(own, epsilon, At())  # type: ignore[arg-type]
+    keep = math.exp(epsilon) / (math.exp(epsilon) + 9)
+    for column in range(2):
+        kept = (noisy[:, column] == own.codes[:, column]).mean()
+        assert abs(kept - keep) < 4 * math.sqrt(keep * (1 - keep) / rows)
+        others = noisy[own.codes[:, column] == 0, column]
+        counts = np.unique(others[others != 0], return_counts=True)[1]
+        assert len(counts) == 9
+        assert np.abs(counts - counts.mean()).max() < 5 * math.sqrt(counts.mean())
+    assert (noisy[:, 1] == MISSING).any()
+    np.testing.assert_array_equal(noisy, noisy_buckets(own, epsilon, At()))  # type: ignore[arg-type]
+    for other, spent in ((own, 1.0), (OwnColumns(9 - own.codes.astype(float), {}, 32, np.arange(2)), epsilon)):
+        again, least = noisy_buckets(other, spent, At()), math.exp(spent) / (math.exp(spent) + 9)  # type: ignore[arg-type]
+        kept = (noisy[:, 0] == own.codes[:, 0]) & (again[:, 0] == other.codes[:, 0])
+        assert abs(kept.mean() - keep * least) < 4 * math.sqrt(keep * least / rows)  # draws are independent
+    At.seed = 2
+    assert (noisy != noisy_buckets(own, epsilon, At())).mean() > 0.2  # type: ignore[arg-type]
+
+
+def test_the_account_is_per_row() -> None:
+    data, ended, _ = trained(epsilon=0.5)
+    for name, party in zip(PARTIES, data.parties, strict=True):
+        accounts = [each for each in ended.views[name].applied() if each.get("kind") == "noisy-buckets"]
+        assert [each["epsilon_of_a_row"] for each in accounts] == ([] if name == "active" else [len(party.columns) / 2])
+
+
+def test_attacks_read_the_sides_of_own_splits() -> None:
+    data, ended, _ = trained()
+    for name, party in list(zip(PARTIES, data.parties, strict=True))[1:]:
+        leaves, share = observed_leaves(ended.views[name]), ended.shares[name]
+        np.testing.assert_array_equal(leaves, 2 - share.sides(party.train).astype(int))
+        guess = ID2Graph()(
+            ended.views[name], attacker_data(party), AuxiliaryKnowledge(classes=2), rng=np.random.default_rng(0)
+        )
+        assert guess.notes["trees"] == len(share.own)
+    assert observed_leaves(ended.views["shop"].without_records()).shape == (0, len(data.train_labels))
+
+
+def test_a_bucket_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    send = Context.send
+
+    def wrong(self: Context, peer: str, message: Any, step: Any) -> None:
+        if isinstance(message, ChosenBuckets):
+            message = ChosenBuckets(message.model, released((Candidate(0, 99, False, ()),)))
+        send(self, peer, message, step)
+
+    monkeypatch.setattr(Context, "send", wrong)
+    with pytest.raises(PeerError) as caught:
+        trained()
+    assert (caught.value.peer, caught.value.code) == ("active", "peer-message")
+
+
+def test_what_it_does_not_take() -> None:
+    with refused(JobError, "range", field="[model] epsilon"):
+        trained(epsilon=0.0)
+    job = with_defaults(
+        parse_job(
+            {
+                "data": {"table": "breast_cancer"},
+                "parties": PARTIES,
+                "model": {"kind": "federboost"},
+                "defense": [{"kind": "partial-dp"}],
+            }
+        )
+    )
+    data = load_dataset(job, 1, private={party: PrivateSeed(party.encode().ljust(32)) for party in PARTIES})
+    with pytest.raises(LabelwardError) as caught:
+        model_family(job.model).check(data, monitored_chains(job, data, job.variants()[-1], seed=1))
+    assert caught.value.code == "inapplicable"
+    several = replace(data, classes=("a", "b", "c"))
+    with refused(JobError, "unsupported", field="[model] kind"):
+        model_family(job.model).check(several, {})

@@ -1,0 +1,139 @@
+"""Strategies: what they ask for, the rates of NSGA-II's operators, and known fronts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from labelward.job import TuneSection
+from labelward.tuning.pareto import hypervolume
+from labelward.tuning.search import SEARCHES, EvolutionarySearch, Told
+from labelward.tuning.space import Variable
+
+MIXED = (
+    Variable(name="model.trees", low=1, high=32, whole=True),
+    Variable(name="model.learning_rate", low=0.01, high=0.5, log=True),
+    Variable(name="defenses", choices=("none", "a", "b+a")),
+)
+
+
+def outcome(setting: Any) -> tuple[float, float]:
+    trees, rate = setting["model.trees"] / 32, setting["model.learning_rate"]
+    return trees + (rate - 0.2) ** 2, 1.0 - trees + 0.1 * (setting["defenses"] == "a")
+
+
+def path(name: str, seed: int, rounds: int = 12) -> list[Any]:
+    section = TuneSection(search=name, evaluations=40, population=4, objectives=("utility", "cost"))
+    search, asked = SEARCHES[name](MIXED, section, seed), []
+    for _ in range(rounds):
+        settings = search.ask()
+        search.tell([Told(each, outcome(each)) for each in settings])
+        asked += settings
+    return asked
+
+
+@pytest.mark.parametrize("name", ["tpe", "nsga2", "random", "grid", "empirical"])
+def test_the_path_follows_from_the_seed_alone(name: str) -> None:
+    first = path(name, 1)
+    assert first == path(name, 1)
+    assert name == "empirical" or first != path(name, 2)
+    for each in first:
+        assert 1 <= each["model.trees"] <= 32
+        assert isinstance(each["model.trees"], int)
+        assert 0.01 <= each["model.learning_rate"] <= 0.5
+        assert each["defenses"] in MIXED[2].choices
+
+
+@pytest.mark.slow
+def test_gaussian_processes_share_the_evaluations() -> None:
+    pytest.importorskip("torch")
+    for name in ("gp", "bayes"):
+        assert len(path(name, 1, rounds=8)) == 16
+
+
+def test_a_grid_has_as_many_settings_as_there_are_evaluations() -> None:
+    asked = path("grid", 3, rounds=30)
+    assert len(asked) >= 40
+    assert len({repr(each) for each in asked}) == len(asked)
+
+
+def test_codes_cover_the_range_and_nothing_else() -> None:
+    for high in (1, 5, 7, 15, 31):
+        variable = Variable(name="x", low=0, high=high, whole=True)
+        assert {variable.decoded(code) for code in range(1 << variable.bits)} == set(range(high + 1))
+    assert [MIXED[2].decoded(code) for code in range(4)] == ["none", "a", "a", "b+a"]
+
+
+def test_a_real_variable_reaches_the_value_at_which_a_defense_is_off() -> None:
+    variable = Variable(name="purity-threshold.threshold", low=0.5, high=1.0, off=1.0)
+    assert [variable.at(each) for each in (0.0, 0.97, 0.985, 1.0)] == [0.5, 0.985, 1.0, 1.0]
+    assert Variable(name="x", low=0.5, high=1.0, off=2.0).at(1.0) == 1.0
+
+
+def test_operators_have_the_stated_rates() -> None:
+    """Parents that are all alike: what differs in their children is mutation; two kinds of parents show crossover."""
+    from pymoo.core.individual import Individual
+    from pymoo.core.population import Population
+
+    bits = tuple(Variable(name=f"b{at}", low=0, high=1, whole=True) for at in range(12))
+    reals = tuple(Variable(name=f"r{at}", low=0, high=1) for at in range(6))
+    search = EvolutionarySearch((*bits, *reals), TuneSection(search="nsga2", objectives=("utility", "cost")), 1)
+    mating, names = search._algorithm.mating, [f"b{at}:0" for at in range(12)]
+    alike = {**dict.fromkeys(names, False), **{f"r{at}": 0.5 for at in range(6)}}
+    other = {**dict.fromkeys(names, True), **{f"r{at}": 0.9 for at in range(6)}}
+    draws = np.random.default_rng(5)
+
+    def children(second: dict[str, Any]) -> list[Any]:
+        pairs = [[Individual(X=alike), Individual(X=second)] for _ in range(3000)]
+        made = mating._do(search._problem, pairs, 6000, parents=True, random_state=draws)
+        return list(Population.get(made, "X"))
+
+    same = children(alike)
+    flipped = np.mean([[each[name] for name in names] for each in same])
+    moved = np.mean([[each[f"r{at}"] != 0.5 for at in range(6)] for each in same])
+    assert abs(flipped - 0.1) < 0.006
+    assert abs(moved - 0.1) < 0.01
+    for kind in mating.crossover.values():
+        assert kind.prob.value == 0.9
+    crossed = children(other)
+    rows = np.array([[bool(each[name]) for name in names] for each in crossed])
+    switches = (rows[:, 1:] != rows[:, :-1]).sum(axis=1)
+    assert switches.mean() < 0.9 + 2 * 0.1 * 11  # one point, and what mutation adds
+    assert switches.mean() > 0.6 + 0.9 * 2 * 0.1 * 11 * 0.8
+
+
+def zdt1(x: NDArray[np.float64]) -> tuple[float, ...]:
+    g = 1 + 9 * x[1:].mean()
+    return float(x[0]), float(g * (1 - np.sqrt(x[0] / g)))
+
+
+def dtlz2(x: NDArray[np.float64]) -> tuple[float, ...]:
+    g = ((x[2:] - 0.5) ** 2).sum()
+    a, b = x[0] * np.pi / 2, x[1] * np.pi / 2
+    return tuple(float((1 + g) * each) for each in (np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("problem", "variables", "objectives", "known"),
+    [(zdt1, 30, 2, 1.5**2 - 1 / 3), (dtlz2, 12, 3, 1.5**3 - np.pi / 6)],
+)
+def test_known_fronts_are_reached(
+    problem: Callable[[NDArray[np.float64]], tuple[float, ...]], variables: int, objectives: int, known: float
+) -> None:
+    """200 settings, 100 generations, from the corner (1.5, 1.5): ``docs/ref-tuning.md`` has nearer ones, missed."""
+    section = TuneSection(
+        search="nsga2", evaluations=20_000, population=200, objectives=("utility", "cost", "leakage")[:objectives]
+    )
+    space = [Variable(name=f"x{at}", low=0, high=1) for at in range(variables)]
+    search, found = EvolutionarySearch(space, section, 1), []
+    for _ in range(100):
+        told = [Told(each, problem(np.array(list(each.values())))) for each in search.ask()]
+        search.tell(told)
+        found += [each.values for each in told]
+    bounds = np.array([[0.0] * objectives, [1.5] * objectives])
+    assert hypervolume(np.array(found), bounds) * 1.5**objectives >= 0.98 * known

@@ -1,0 +1,401 @@
+"""A search: what it counts and stores, what it finds, how it goes on, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import made_up
+import numpy as np
+import pytest
+from made_up import without_bounds, without_trainings
+from typer.testing import CliRunner
+
+from labelward.auditing.audit import audit
+from labelward.auditing.measure import measure
+from labelward.cli.app import app
+from labelward.errors import Code, DataError, InputError, JobError, LabelwardError, OutputError
+from labelward.federation.components import make_engine, with_defaults
+from labelward.job import EncryptionSection, Job, load_job, parse_job
+from labelward.runs.private_seeds import resolve_seeds
+from labelward.runs.schema import read_rows
+from labelward.tuning import evaluate as evaluation
+from labelward.tuning import ledger
+from labelward.tuning.evaluate import Evaluator, Plan, Task
+from labelward.tuning.ledger import Evaluation, FrontPoint
+from labelward.tuning.prefixes import begun_with, refusal
+from labelward.tuning.tune import TuneResult, tune
+from refusals import refused
+
+Small = Callable[..., Job]
+SETTING = {"model.trees": 4, "model.depth": 2, "local-trees.count": 1, "purity-threshold.threshold": 0.9}
+
+
+def evaluator(job: Job) -> Evaluator:
+    assert job.tune is not None
+    private = resolve_seeds([party.name for party in job.parties])
+    return Evaluator(Plan(job=job, section=job.tune, private={}, units=job.tune.units), private)
+
+
+def files(result: TuneResult) -> tuple[list[str], tuple[FrontPoint, ...]]:
+    return sorted(each.key for each in result.evaluations), result.front
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def test_first_trees_are_a_training_of_that_length(small: Small) -> None:
+    for extra in ({}, {"local-trees.count": 0}, {"purity-threshold.threshold": 1.0}):
+        make = evaluator(small(sections={"attack": [{"kind": "instance-clustering"}, {"kind": "union"}]}))
+        setting = {**SETTING, **extra}
+        whole = make(Task(setting=setting, seed=1))
+        assert [each[0]["model.trees"] for each in whole.compared()] == [1, 2, 4]
+        for found, values in whole.compared():
+            alone = make(Task(setting=found, seed=1))
+            assert alone.points[-1].values == values
+    replaced = evaluator(small(sections={"defense": [{"kind": "local-trees", "count": 1, "mode": "replace"}]}))
+    whole = replaced(Task(setting={**SETTING, "local-trees.count": 2}, seed=1))
+    assert [each[0]["model.trees"] for each in whole.compared()] == [2, 4]
+    assert whole.compared()[0][1] == replaced(Task(setting=whole.compared()[0][0], seed=1)).points[-1].values
+
+
+def test_first_epochs_are_a_training_of_that_length(small: Small) -> None:
+    attack = {"kind": "passive-completion", "auxiliary": 8, "steps": 20}
+    sections: dict[str, Any] = {"model": {"kind": "splitnn", "epochs": 1}, "encryption": None, "attack": [attack]}
+    sections |= {"defense": [{"kind": "gradient-compression", "keep": 0.5}]}
+    objectives = ["utility", "leakage", "bytes", "messages", "logloss"]
+    variables = [{"name": "model.epochs", "low": 1, "high": 20}]
+    make = evaluator(small(sections=sections, variables=variables, objectives=objectives, cost="bytes"))
+    whole = make(Task(setting={"model.epochs": 10}, seed=1, lengths=(3, 10)))
+    assert [each["model.epochs"] for each, _ in whole.compared()] == [3, 10], whole.reason
+    first, last = (point.values for point in whole.points)
+    assert make(Task(setting={"model.epochs": 3}, seed=1, lengths=(3,))).points[-1].values == first != last
+
+
+def test_trainings_whose_beginning_differs_say_why(small: Small) -> None:
+    net = {"model": {"kind": "splitnn", "schedule": "cosine"}, "encryption": None, "attack": [{"kind": "norm"}]}
+    noise = {"model": {"kind": "splitnn"}, "encryption": None, "attack": [{"kind": "norm"}]}
+    account = {"kind": "noisy-gradients", "distribution": "gaussian", "epsilon": 1.0, "delta": 1e-5, "clip": 1.0}
+    for sections, why in (
+        (net, "learning rate"),
+        ({**noise, "defense": [account]}, "noisy-gradients"),
+        ({"attack": [{"kind": "norm"}], "model": {"early_stopping_rounds": 2}}, "early stopping"),
+    ):
+        job = with_defaults(small(sections=sections, variables=[]))
+        assert job.tune is not None
+        assert why in refusal(job, job.variants()[-1], job.tune)
+    scale = with_defaults(small(sections={**noise, "defense": [{"kind": "noisy-gradients", "scale": 0.1}]}))
+    assert scale.tune is not None
+    assert not refusal(scale, scale.variants()[-1], scale.tune)
+
+
+def test_a_training_is_cut_short_where_it_can_win_no_more(small: Small) -> None:
+    variables = [{"name": "model.trees", "low": 1, "high": 4}]
+    make, setting = evaluator(small(variables=variables, constraints={"leakage": 0.52})), {"model.trees": 4}
+    whole, cut, dear = (make(Task(setting=setting, seed=1, cheapest=cost)) for cost in (None, 0.0, 1e9))
+    assert [each.status for each in (whole, cut, dear)] == ["done", "cut", "done"]
+    assert whole.points[0].values[2] > 0.52
+    assert cut.points == whole.points[:1]
+    assert [begun_with(trees) for trees in (1, 3, 4, 7, 8, 31, 32)] == [0, 0, 1, 1, 2, 4, 8]
+
+
+def test_trainings_hear_of_the_cheapest_setting_within_the_limits(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_trainings(monkeypatch.setattr)
+    heard: list[tuple[float | None, tuple[float, ...]]] = []
+
+    def evaluated(self: Evaluator, task: Task) -> Evaluation:
+        found = made_up.evaluation(self, task)
+        heard.append((task.cheapest, found.points[-1].values))
+        return found
+
+    monkeypatch.setattr(Evaluator, "__call__", evaluated)
+    limited = {"search": "random", "evaluations": 20, "constraints": {"leakage": 0.6}}
+    tune(small(**limited), out=tmp_path / "out")
+    for batch in range(0, 20, 2):  # the search asks for two at a time
+        known = [cost for _, (_, cost, leakage) in heard[:batch] if leakage <= 0.6]
+        assert heard[batch][0] == heard[batch + 1][0] == (min(known) if known else None)
+    assert heard[-1][0] is not None
+    for keys in ({"cut_short": False}, {"handling": "none"}, {"constraints": {"cost": 0.5}}):
+        heard.clear()
+        tune(small(**{**limited, **keys}), out=tmp_path / "out", force=True)
+        assert {each for each, _ in heard} == {None}
+
+
+@pytest.mark.slow
+def test_operations_are_those_of_an_encrypted_training(small: Small) -> None:
+    section = EncryptionSection(engine="paillier", bits=512, insecure=True, workers=1)
+    make = evaluator(dataclasses.replace(small(), encryption=section))
+    for setting in (SETTING, {**SETTING, "local-trees.count": 0}, {**SETTING, "model.trees": 2, "model.depth": 3}):
+        counted = make(Task(setting=setting, seed=1, rows="test")).counts
+        job, variant = make.space.job_of(setting)
+        engine = make_engine(section)
+        try:
+            cost = measure(job, variant, private=make.private, engine=engine).cost
+        finally:
+            engine.close()
+        assert counted == {name: getattr(cost, name) for name in counted}
+
+
+def test_a_refused_setting_is_no_error(small: Small) -> None:
+    make = evaluator(small())
+    found = make(Task(setting={**SETTING, "purity-threshold.threshold": 0.5}, seed=1))
+    assert (found.status, found.points) == ("refused", ())
+    assert "threshold" in found.reason
+
+
+def test_a_failed_training_is_recorded(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **named: Any) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(evaluation, "measure", fail)
+    found = evaluator(small())(Task(setting=SETTING, seed=1))
+    assert (found.status, found.reason) == ("failed", "MemoryError: no room")
+
+
+def test_defenses_and_their_order_are_variables(small: Small) -> None:
+    variables = [
+        {"name": "defenses", "choices": ["none", "purity-threshold+local-trees", "local-trees+purity-threshold"]},
+        {"name": "purity-threshold.threshold", "low": 0.6, "high": 1.0},
+    ]
+    space = evaluator(small(variables=variables)).space
+    for choice in variables[0]["choices"]:  # type: ignore[attr-defined]
+        _, variant = space.job_of({"defenses": choice, "purity-threshold.threshold": 0.8})
+        assert "+".join(each.kind for each in variant.chain) == choice.replace("none", "")
+
+
+def test_idle_defenses_are_left_out(small: Small) -> None:
+    space = evaluator(small()).space
+    setting = {**SETTING, "local-trees.count": 0, "purity-threshold.threshold": 1.0}
+    assert space.job_of(setting)[1].chain == ()
+    chain = space.job_of(SETTING)[1].chain
+    assert [each.kind for each in chain] == ["local-trees", "purity-threshold"]
+    assert chain[0].params["mode"] == "add"
+
+
+# -- the search -------------------------------------------------------------------------------------------------------
+
+
+def test_a_search_from_a_job_file_to_its_page(small: Small, tmp_path: Path) -> None:
+    path, out = tmp_path / "job.toml", tmp_path / "out"
+    path.write_text(small(confirm=2, evaluations=4, constraints={"leakage": 0.9}).to_toml())
+    done = CliRunner().invoke(app, ["tune", str(path), "--out", str(out), "--json", "--quiet"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    front = ledger.read_lines(out / ledger.FRONT_FILE, FrontPoint)
+    assert [each["number"] for each in told["front"]] == [each.number for each in front]
+    assert all(len(each.confirmed) == 2 and each.tested is not None for each in front)
+    assert any(each.undominated for each in front)
+    page = (out / "tune.html").read_text()
+    assert "still undominated" in page
+    assert "<script" not in page
+    # a setting is a job file; on the same private draws its audit gives the confirmed figures
+    job = load_job(out / f"settings/{front[0].number}.toml")
+    rows = read_rows_of(job, out, tmp_path)
+    metric = [1 - row.utility["auc"] for row in rows if row.defense == tuple(job.variants()[-1].as_list())]
+    assert {round(each[0], 12) for each in front[0].confirmed} == {round(value, 12) for value in metric}
+    # it goes on where nothing is left to do
+    again = CliRunner().invoke(app, ["tune", str(path), "--out", str(out), "--json", "--quiet"])
+    assert json.loads(again.stdout) == told
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    stored = optuna.load_study(study_name=None, storage=JournalStorage(JournalFileBackend(str(out / "optuna.journal"))))
+    assert len(stored.trials) == 4
+
+
+def read_rows_of(job: Job, out: Path, tmp_path: Path) -> list[Any]:
+    plain = dataclasses.replace(job, encryption=EncryptionSection(engine="plain", insecure=True))
+    audit(plain, tmp_path / "audit", repeat=[out], explained=False)
+    return read_rows(tmp_path / "audit")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("search", ["tpe", "nsga2", "random"])
+def test_a_killed_search_ends_as_an_undisturbed_one(
+    search: str, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_trainings(monkeypatch.setattr)
+    job = small(search=search, evaluations=100, population=10)
+    out, rng = tmp_path / "out", np.random.default_rng(4)
+    whole = tune(job, out=out)
+    assert len(whole.evaluations) == 100
+    assert len({each.key for each in whole.evaluations}) == 100
+    text = (out / ledger.LEDGER_FILE).read_bytes()
+    for _ in range(5 if search == "random" else 2):
+        cut = int(rng.integers(0, len(text)))
+        (out / ledger.LEDGER_FILE).write_bytes(text[:cut])
+        assert files(tune(job, out=out)) == files(whole)
+        assert sorted((out / ledger.LEDGER_FILE).read_bytes().split(b"\n")) == sorted(text.split(b"\n"))
+
+
+@pytest.mark.slow
+def test_two_workers_change_nothing(small: Small, tmp_path: Path) -> None:
+    private = tune(small(evaluations=8), out=tmp_path / "one")
+    both = tune(small(evaluations=8), out=tmp_path / "two", jobs=2, repeat=[tmp_path / "one"])
+    assert files(both) == files(private)
+
+
+def test_known_settings_do_not_count(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_trainings(monkeypatch.setattr)
+    variables = [{"name": "model.trees", "low": 1, "high": 3}]
+    found = tune(small(variables=variables, evaluations=50, search="random"), out=tmp_path / "few")
+    assert len(found.evaluations) == 3  # all that there are
+    for search in ("tpe", "random", "grid", "nsga2"):
+        result = tune(small(search=search, evaluations=23, population=10), out=tmp_path / search)
+        assert len(result.evaluations) == 23
+
+
+def test_rows_that_select_are_no_test_rows(small: Small) -> None:
+    make = evaluator(small())
+    full, chosen = make.data(1, "test", 1.0), make.data(1, "validation", 1.0)
+    assert not {*chosen.test_ids, *chosen.train_ids} & {*full.test_ids}
+    assert {*chosen.test_ids, *chosen.train_ids} == {*full.train_ids}
+    # test labels that say nothing change no figure of the search
+    before = make(Task(setting=SETTING, seed=1)).points
+    shuffled = np.random.default_rng(1).permutation(full.test_values)
+    make._data = {(1, "test", 1.0): dataclasses.replace(full, test_values=shuffled, test_labels=shuffled)}
+    assert make(Task(setting=SETTING, seed=1)).points == before
+
+
+def test_a_fidelity_trains_on_fewer_rows(small: Small, tmp_path: Path) -> None:
+    found = tune(small(fidelity=[0.5, 1.0], evaluations=3, search="random"), out=tmp_path / "out")
+    shares = [each.share for each in found.evaluations]
+    assert set(shares) == {0.5, 1.0}
+    assert sum(shares) <= 3
+    assert {repr(each.setting) for each in found.front} <= {
+        repr(setting) for each in found.evaluations if each.share == 1.0 for setting, _ in each.compared()
+    }
+
+
+@pytest.mark.parametrize("search", ["random", "tpe", "nsga2"])
+def test_a_fidelity_ends_where_the_rest_of_the_budget_is_too_small(
+    search: str, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_trainings(monkeypatch.setattr)
+    found = tune(small(fidelity=[0.33, 1.0], evaluations=4, search=search, population=3), out=tmp_path / "out")
+    assert found.evaluations
+
+
+def test_limits_that_nothing_meets_are_said(small: Small, tmp_path: Path) -> None:
+    found = tune(small(constraints={"leakage": 0.01}, evaluations=2), out=tmp_path / "out")
+    assert found.front
+    assert not any(each.feasible for each in found.front)
+
+
+@pytest.mark.parametrize(
+    ("sections", "variables"),
+    [
+        ({}, [{"name": "id-lmid.xi", "low": 0.1, "high": 0.6, "log": True}]),
+        ({}, [{"name": "lp-mst.epsilon", "low": 0.5, "high": 4.0}]),
+        (
+            {
+                "model": {"kind": "splitnn", "epochs": 1},
+                "encryption": None,
+                "attack": [{"kind": "passive-completion", "auxiliary": 8, "steps": 20}],
+            },
+            [{"name": "noisy-gradients.scale", "low": 0.001, "high": 1.0, "log": True}],
+        ),
+    ],
+)
+def test_other_families_are_tuned_by_a_job_file_alone(
+    sections: dict[str, Any], variables: list[dict[str, Any]], small: Small, tmp_path: Path
+) -> None:
+    cost = "bytes" if "model" in sections else "operations"
+    found = tune(small(sections=sections, variables=variables, evaluations=2, cost=cost), out=tmp_path / "out")
+    assert [each.status for each in found.evaluations] == ["done", "done"], found.evaluations
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "error", "code", "field"),
+    [
+        ({"variables": [{"name": "model.tree", "low": 1, "high": 2}]}, JobError, "unknown", "[[tune.variable]] name"),
+        ({"variables": [{"name": "id-lmit.xi", "low": 1, "high": 2}]}, JobError, "unknown", "[[tune.variable]] name"),
+        (
+            {"variables": [{"name": "model.depth", "low": 0, "high": 2}]},
+            JobError,
+            "range",
+            "[[tune.variable]] model.depth: low",
+        ),
+        ({"objectives": ["utility", "speed"]}, JobError, "unknown", "[tune] objectives"),
+        ({"sections": {"attack": None}}, JobError, "missing", "[[attack]]"),
+        ({"sections": {"run": {"seeds": [1, 2]}}}, JobError, "conflict", "[run] seeds"),
+        ({"leakage": "id2graph"}, JobError, "unknown", "[tune] leakage"),
+        ({"sections": {"defense": [{"kind": "local-trees", "count": [1, 2]}]}}, JobError, "conflict", "[[defense]]"),
+        ({"validation": 0.001}, DataError, "labels", "[tune] validation"),
+    ],
+)
+def test_bad_input_is_refused(
+    keys: dict[str, Any],
+    error: type[LabelwardError],
+    code: Code,
+    field: str,
+    small: Small,
+    tmp_path: Path,
+) -> None:
+    with refused(error, code, field=field):
+        tune(small(**keys), out=tmp_path / "out")
+    assert not (tmp_path / "out" / ledger.LEDGER_FILE).exists()
+
+
+def test_a_network_is_refused(table: Path, tmp_path: Path) -> None:
+    parties = {
+        "active": {"table": str(table), "id": "f0", "label": "label"},
+        "telco": {"table": str(table), "id": "f0"},
+    }
+    job = parse_job({"parties": parties, "network": {"address": "a:1"}, "attack": [{"kind": "union"}], "tune": {}})
+    with refused(JobError, "conflict", field="[network]"):
+        tune(job, out=tmp_path / "out")
+
+
+def test_a_folder_of_another_search_is_refused(small: Small, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    tune(small(evaluations=1), out=out)
+    with refused(OutputError, "other-run", field=str(out)):
+        tune(small(evaluations=2), out=out)
+    stored = out / ledger.SEARCH_FILE
+    text = stored.read_text()
+    for key, code in (("version", "other-run"), ("data", "other-run"), ("format", "format-version")):
+        changed = json.loads(text)
+        changed[key] = 9 if key == "format" else "9"
+        stored.write_text(json.dumps(changed))
+        with pytest.raises(InputError) as caught:
+            tune(small(evaluations=1), out=out)
+        assert caught.value.code == code
+
+
+def test_more_failures_than_results_end_a_search(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_bounds(monkeypatch.setattr)
+
+    def fail(*args: Any, **named: Any) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(evaluation, "measure", fail)
+    with refused(InputError, "failed", field="[tune]"):
+        tune(small(evaluations=30, search="random"), out=tmp_path / "out")
+
+
+def test_without_the_libraries_nothing_is_searched(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pymoo", None)
+    path = tmp_path / "job.toml"
+    path.write_text(small().to_toml())
+    done = CliRunner().invoke(app, ["tune", str(path), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert "labelward[tune]" in done.output
+
+
+def test_a_page_needs_no_library_of_the_search() -> None:
+    code = "import labelward.report.tune_page, sys; sys.exit(bool({'optuna', 'pymoo'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
