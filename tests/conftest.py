@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
 
-import fixed_seeds  # noqa: F401  (what parties draw privately is the same in every run of the tests)
+from fixed_seeds import protection_of
+from small_audits import finished as finished
+from small_audits import job as job
 
 # Compiled kernels make the first example of a property slow and the others fast: no example has a time limit.
 # A developer's machine draws new examples in each run; CI the same in every run, so that it judges the change alone.
@@ -23,3 +26,17 @@ def the_same_weights_in_any_order() -> None:
     """A module made in a test draws its weights from torch's own generator, which other tests have drawn from."""
     if torch := sys.modules.get("torch"):
         torch.manual_seed(TORCH_SEED)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with protection_of(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    with protection_of(f"{request.node.nodeid}/{fixturedef.argname}/{request.param_index}"):
+        return (yield)
