@@ -45,7 +45,12 @@ def protection_of(name: str) -> Iterator[None]:
 
 def _made(self: SecureRandom, seed: int | None = None) -> None:
     _DRAWS_FROM_SYSTEM(self, seed)
-    if seed is None and _sources and threading.current_thread() is threading.main_thread():
+    if (
+        type(self) is SecureRandom
+        and seed is None
+        and _sources
+        and threading.current_thread() is threading.main_thread()
+    ):
         name, number = next(_sources[-1])
         stream = learning(_SEED, name, number, "protection (test)")
         self.bytes = stream.bytes  # type: ignore[method-assign]

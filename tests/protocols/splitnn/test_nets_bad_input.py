@@ -31,8 +31,8 @@ from labelward.protocols.splitnn.params import SplitNet
 from refusals import refused
 
 
-def small(**params: Any) -> Net:
-    parts, y = blobs(0, 40, {"bank": 3, "telco": 2})
+def small(telco: int = 2, **params: Any) -> Net:
+    parts, y = blobs(0, 40, {"bank": 3, "telco": telco})
     return Net(parts=parts, labels=y, params=SplitNet(**{"epochs": 2, "batch_size": 8, **params}))
 
 
@@ -89,7 +89,7 @@ def test_parameters_are_checked_on_construction(params: dict[str, Any], code: Co
         ),
         ({"params": {"loss": "weighted"}, "classes": ("a", "b", "c")}, DataError, "labels", "", "c"),
         ({"labels": np.zeros(40, np.int64)}, DataError, "labels", "", None),
-        ({"params": {"bottom": "resnet-20"}}, JobError, "unsupported", "[model]", (3,)),
+        ({"params": {"telco": 3, "bottom": "resnet-20"}}, JobError, "unsupported", "[model]", (3,)),
         ({"params": {"bottom": "module"}}, JobError, "missing", "[model] bottom", None),
         ({"params": {"top_model": "module"}}, JobError, "missing", "[model] top_model", None),
     ],
