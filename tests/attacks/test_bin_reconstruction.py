@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import fixed_seeds  # noqa: F401  (so that every run splits the rows alike)
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.bin_reconstruction import BinReconstruction, _spaces, _sums
 from labelward.data import VerticalDataset, load_dataset, load_tables
+from labelward.defenses.min_bin_rows import MinBinRows
 from labelward.errors import DataError, JobError, PolicyError
 from labelward.federation.components import check_job, make_engine, model_family, with_defaults
 from labelward.federation.simulation import SimulationResult, simulate_job
@@ -62,9 +64,11 @@ class _Run:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., _Run]:
     """Train a small job with some sections changed."""
 
-    def make(*, least: int | None = None, **sections: Any) -> _Run:
+    def make(*, least: int | None = None, values: int = 1, **sections: Any) -> _Run:
         passive = [party for party in sections.get("parties", JOB["parties"]) if party != "active"]
-        defense = [{"chain": [{"kind": "min-bin-rows", "party": party, "rows": least} for party in passive]}]
+        defense = [
+            {"chain": [{"kind": "min-bin-rows", "party": party, "rows": least, "values": values} for party in passive]}
+        ]
         job = with_defaults(parse_job({**JOB, "defense": defense if least else [], **sections}))
         data = load_dataset(job, 1, load_tables(job))
         engine = make_engine(job.encryption)
@@ -127,15 +131,19 @@ def test_without_sums_or_with_other_labels_nothing_is_known(run: Callable[..., _
 
 
 def test_merged_bins_leave_little(run: Callable[..., _Run]) -> None:
-    """With the defense at its default at most .02 of the cells, and no wrong answer of an attack that reads it."""
-    found = run(least=20).score()
-    assert found["wrong"] == found["recovered_by_splits"] == 0
-    assert found["recovered"] <= 0.02
+    """With cells of 20 rows at most .02 of the cells, and no wrong answer of an attack that reads it."""
+    for values in (1, 2):
+        found = run(least=20, values=values).score()
+        assert found["wrong"] == found["recovered_by_splits"] == 0
+        assert found["recovered"] <= 0.02
     assert run().score()["recovered"] > 0.05
 
 
 def test_splits_reveal_columns_of_two_values_whatever_the_sums(run: Callable[..., _Run], tmp_path: Path) -> None:
-    """The active party chose them, and learns the rows of their sides; the merged sums tell hardly more."""
+    """The active party chose them, and learns the rows of their sides; the merged sums tell hardly more.
+
+    Where a sum covers two bins, as by default, no split tells them apart.
+    """
     rng = np.random.default_rng(2)
     flags = rng.integers(2, size=(800, 4))
     label = (flags.sum(axis=1) + 2 * rng.normal(size=800) > 2).astype(int)
@@ -144,9 +152,11 @@ def test_splits_reveal_columns_of_two_values_whatever_the_sums(run: Callable[...
     pq.write_table(pa.table(table), tmp_path / "flags.parquet")
     data = {"table": str(tmp_path / "flags.parquet"), "label": "label"}
     parties = {"active": ["own"], "telco": ["x", *(f"flag {at}" for at in range(4))]}
-    found = run(data=data, parties=parties, least=20, model={"trees": 5, "depth": 4}).score()
+    table_run = partial(run, data=data, parties=parties, least=20, model={"trees": 5, "depth": 4})
+    found = table_run().score()
     assert found["wrong"] == 0
     assert 0.3 < found["recovered_by_splits"] <= found["recovered"] <= found["recovered_by_splits"] + 0.02
+    assert table_run(values=MinBinRows().values).score()["recovered"] == 0
 
 
 @pytest.mark.parametrize("model", [{"trees": 3, "depth": 4}, {"kind": "forest", "trees": 3, "depth": 5}])

@@ -31,10 +31,10 @@ def count_bins(codes: Codes, slot: NDArray[np.int32], slots: int, bins: int) -> 
     return counts
 
 
-def merge_bins(rows: Integers, sibling: Integers, cells: Cells, least: int) -> Cells:
+def merge_bins(rows: Integers, sibling: Integers, cells: Cells, least: int, bins: int = 1) -> Cells:
     """Return int32 [nodes, columns, bins + 1]: the cell of each bin, with so many rows in the node and its sibling.
 
-    A node without so many rows has one cell.
+    A node without so many rows, or a column with fewer than twice as many bins, has one cell.
 
     Args:
         rows: int64 [nodes, columns, bins + 1], of the node.
@@ -42,9 +42,10 @@ def merge_bins(rows: Integers, sibling: Integers, cells: Cells, least: int) -> C
         cells: int32 [nodes, columns, bins + 1]: the parent's. The last entry, of rows without a value, is ``bins``
             where these are a cell of their own.
         least: number of rows.
+        bins: number of bins that have rows in the tree, those without a value counted as one.
     """
     merged = np.empty_like(cells)
-    _merge(rows, sibling, cells, least, merged)
+    _merge(rows, sibling, cells, least, bins, merged)
     return merged
 
 
@@ -77,18 +78,20 @@ def _replace(codes: Codes, slot: NDArray[np.int32], cells: Cells, missing: int, 
 
 
 @jit
-def _merge(rows: Integers, sibling: Integers, cells: Cells, least: int, merged: Cells) -> None:
+def _merge(rows: Integers, sibling: Integers, cells: Cells, least: int, bins: int, merged: Cells) -> None:
     nodes, columns, width = cells.shape
     last = width - 1
     for node in range(nodes):
         for column in range(columns):
             above, mine = cells[node, column], merged[node, column]
             inside, beside = np.zeros(width, np.int64), np.zeros(width, np.int64)
+            members = np.zeros(width, np.int64)
             for bin_ in range(width):
                 inside[above[bin_]] += rows[node, column, bin_]
                 beside[above[bin_]] += sibling[node, column, bin_]
+                members[above[bin_]] += 1
             begin, before = -1, -1  # of the cell that is open, and of the one that was closed last
-            a, b = np.int64(0), np.int64(0)
+            a, b, held = np.int64(0), np.int64(0), np.int64(0)
             name = np.full(width, -1, np.int32)  # of each cell of the parent
             for position in range(width):
                 cell = last if position == 0 else position - 1
@@ -104,9 +107,11 @@ def _merge(rows: Integers, sibling: Integers, cells: Cells, least: int, merged: 
                     name[last] = cell
                 name[cell] = begin
                 a, b = a + inside[cell], b + beside[cell]
-                if a >= least and b >= least:
+                # a cell of several bins was made at the root, of enough that had rows there
+                held += members[cell] if members[cell] > 1 else min(1, inside[cell] + beside[cell])
+                if a >= least and b >= least and held >= bins:
                     before, begin = begin, -1
-                    a, b = np.int64(0), np.int64(0)
+                    a, b, held = np.int64(0), np.int64(0), np.int64(0)
             if begin >= 0 and before >= 0 and (a > 0 or b > 0):
                 for cell in range(width):  # what is left over joins the cell before
                     if name[cell] == begin:
