@@ -6,7 +6,7 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from labelward.tuning import ledger
 from labelward.tuning.evaluate import Evaluator, Plan, Task
 from labelward.tuning.ledger import Evaluation, FrontPoint
 from labelward.tuning.prefixes import begun_with, refusal
+from labelward.tuning.search import SEARCHES, Told
 from labelward.tuning.tune import TuneResult, tune
 from refusals import refused
 
@@ -54,13 +55,13 @@ def test_first_trees_are_a_training_of_that_length(small: Small) -> None:
         make = evaluator(small(sections={"attack": [{"kind": "instance-clustering"}, {"kind": "union"}]}))
         setting = {**SETTING, **extra}
         whole = make(Task(setting=setting, seed=1))
-        assert [each[0]["model.trees"] for each in whole.compared()] == [1, 2, 4]
+        assert [each[0]["model.trees"] for each in whole.compared()] == [1, 2, 3, 4]
         for found, values in whole.compared():
             alone = make(Task(setting=found, seed=1))
             assert alone.points[-1].values == values
     replaced = evaluator(small(sections={"defense": [{"kind": "local-trees", "count": 1, "mode": "replace"}]}))
     whole = replaced(Task(setting={**SETTING, "local-trees.count": 2}, seed=1))
-    assert [each[0]["model.trees"] for each in whole.compared()] == [2, 4]
+    assert [each[0]["model.trees"] for each in whole.compared()] == [2, 3, 4]
     assert whole.compared()[0][1] == replaced(Task(setting=whole.compared()[0][0], seed=1)).points[-1].values
 
 
@@ -101,7 +102,7 @@ def test_a_training_is_cut_short_where_it_can_win_no_more(small: Small) -> None:
     assert [each.status for each in (whole, cut, dear)] == ["done", "cut", "done"]
     assert whole.points[0].values[2] > 0.52
     assert cut.points == whole.points[:1]
-    assert [begun_with(trees) for trees in (1, 3, 4, 7, 8, 31, 32)] == [0, 0, 1, 1, 2, 4, 8]
+    assert [begun_with(trees) for trees in (1, 3, 4, 7, 8, 31, 32)] == [0, 0, 1, 1, 2, 7, 8]
 
 
 def test_trainings_hear_of_the_cheapest_setting_within_the_limits(
@@ -251,6 +252,30 @@ def test_known_settings_do_not_count(small: Small, tmp_path: Path, monkeypatch: 
     for search in ("tpe", "random", "grid", "nsga2"):
         result = tune(small(search=search, evaluations=23, population=10), out=tmp_path / search)
         assert len(result.evaluations) == 23
+
+
+def test_a_search_varies_no_length_that_every_training_passes(small: Small, tmp_path: Path) -> None:
+    """All trainings are of the greatest length, and the strategy hears of the longest part within the limits."""
+    heard: list[Any] = []
+
+    class Hearing(SEARCHES["random"]):  # type: ignore[misc]
+        def tell(self, told: Sequence[Told]) -> None:
+            heard.extend(told)
+
+    job = small(search="random", evaluations=6, constraints={"cost": 0.2}, cut_short=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SEARCHES, "random", Hearing)  # type: ignore[arg-type]
+        found = tune(job, out=tmp_path / "out")
+    for told, each in zip(heard, found.evaluations, strict=True):
+        assert "model.trees" not in told.setting
+        assert each.setting["model.trees"] == 4
+        within = [point.values for point in each.points if point.values[1] <= 0.2]
+        assert told.values == (within or [point.values for point in each.points])[-1]
+    assert {len(each.points) for each in found.evaluations} == {4}
+    assert any(told.values != each.points[-1].values for told, each in zip(heard, found.evaluations, strict=True))
+    for other in ({"prefixes": False}, {"cost": "seconds"}, {"variables": [job.tune.variables[0]]}):  # type: ignore[union-attr]
+        keys = {**other, "variables": [{"name": "model.trees", "low": 1, "high": 4}]} if "variables" in other else other
+        assert not evaluator(small(**keys)).fixed
 
 
 def test_rows_that_select_are_no_test_rows(small: Small) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,11 +33,12 @@ from labelward.tuning.epochs import EpochScorer
 from labelward.tuning.folds import fewer_rows, selection_rows
 from labelward.tuning.ledger import Evaluation, Point, evaluation_key
 from labelward.tuning.objectives import Figures, Leakage, Objectives
-from labelward.tuning.prefixes import LENGTHS, PrefixScorer, attackers_left, begun_with, lengths_of, refusal, shortest
-from labelward.tuning.space import EPOCHS, Setting, Space
+from labelward.tuning.prefixes import LENGTHS, PrefixScorer, attackers_left, begun_with, refusal, shortest
+from labelward.tuning.space import EPOCHS, Setting, Space, Variable
 
 Rows = Literal["validation", "test"]
 Snapshot = tuple[Counts, Counts]
+_MOST_COMBINATIONS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,7 @@ class Task:
     Attributes:
         rows: on which utility is measured.
         share: of the training rows.
-        lengths: numbers of first trees or epochs that count; empty: all that :func:`lengths_of` has.
+        lengths: numbers of first trees or epochs that count; empty: all.
         cheapest: cost of a setting within all limits; a training whose first trees or epochs cost no less, and leak
             beyond the limit, is cut short. None: it is not.
     """
@@ -156,6 +158,28 @@ class Evaluator:
         job, variant, _ = self._job(setting)
         return self.section.prefixes and job is not None and not refusal(job, variant, self.section)
 
+    @cached_property
+    def fixed(self) -> Setting:
+        """What a search need not vary: the length, at its upper end, where every training passes all shorter ones.
+
+        Empty where a combination of choices, all defenses acting, has no such prefixes, or no variable would be left.
+        """
+        longest = {each.name: each.at(1.0) for each in self.space.variables if each.name == self.length}
+        others = [each for each in self.space.variables if each.name not in longest]
+        if not longest or not others:
+            return {}
+        axes = [each.choices or (each.at(0.5),) for each in others]
+        combinations = itertools.islice(itertools.product(*axes), _MOST_COMBINATIONS + 1)
+        settings = [dict(zip((each.name for each in others), values, strict=True)) | longest for values in combinations]
+        if len(settings) > _MOST_COMBINATIONS or not all(map(self.keeps_prefixes, settings)):
+            return {}
+        return longest
+
+    @property
+    def searched(self) -> tuple[Variable, ...]:
+        """The variables that a search varies."""
+        return tuple(each for each in self.space.variables if each.name not in self.fixed)
+
     def units(self) -> dict[str, float]:
         """Return seconds of an operation: those of ``[tune] units``, else measured here; empty without encryption."""
         if self.section.units:
@@ -216,7 +240,7 @@ class Evaluator:
         reason, lengths = refusal(job, variant, self.section) if self.section.prefixes else "", list[int]()
         if self.length in task.setting and self.section.prefixes and not reason:
             whole = int(task.setting[self.length])
-            lengths = [each for each in task.lengths or lengths_of(whole) if shortest(variant) <= each < whole]
+            lengths = [each for each in task.lengths or range(1, whole) if shortest(variant) <= each < whole]
             if task.cheapest is not None and (begun := begun_with(whole)) in lengths:
                 first = self._begun(task, begun)
                 if self._hopeless(first["points"], task.cheapest):

@@ -76,17 +76,9 @@ def _refused_epochs(job: Job, section: TuneSection) -> str:
     return ""
 
 
-def lengths_of(whole: int) -> tuple[int, ...]:
-    """Return the lengths that count: 1, 2, 4 and so on, and the whole."""
-    return (*(1 << power for power in range(whole.bit_length()) if 1 << power < whole), whole)
-
-
 def begun_with(whole: int) -> int:
-    """Return after how many trees or epochs a training may be cut short: the most that are a quarter of it or less.
-
-    0: it has too few.
-    """
-    return max((each for each in lengths_of(whole) if 4 * each <= whole), default=0)
+    """Return after how many trees or epochs a training may be cut short: a quarter of it; 0: it has too few."""
+    return whole // 4
 
 
 def rounds_of(trees: int, job: Job, variant: Variant) -> tuple[int, int]:

@@ -90,7 +90,7 @@ def tune(
     private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
     plan = Plan(job=job, section=section, private={party: seed.hex() for party, seed in private.items()})
     evaluator = Evaluator(plan, private)
-    search = SEARCHES[section.search](evaluator.space.variables, section, job.run.seeds[0])
+    search = SEARCHES[section.search](evaluator.searched, section, job.run.seeds[0])
     with locked_output(out, job, "tune", force=force):
         keep_seeds(out, private)
         record = _record(out, evaluator)
@@ -176,14 +176,16 @@ class _Tuning:
         section, idle = self.evaluator.section, 0
         shares = section.fidelity or (1.0,)
         while self.spent < section.evaluations and idle < _IDLE:
-            settings, before = self.search.ask(), self.spent
+            asked, before = self.search.ask(), self.spent
+            settings = [{**each, **self.evaluator.fixed} for each in asked]
             if not settings:
                 break
             found = self._batch(settings, shares[0])
             for share in shares[1:]:
                 found = self._promoted(settings, found, share)
             if len(found) == len(settings):
-                self.search.tell([Told(each.setting, self._values(each), self._excess(each)) for each in found])
+                told = zip(asked, found, strict=True)
+                self.search.tell([Told(each, self._values(result), self._excess(result)) for each, result in told])
             idle = idle + 1 if self.spent == before else 0
         self.watch("runs", section.evaluations, section.evaluations, "")
         return list(self.asked.values())
@@ -258,17 +260,29 @@ class _Tuning:
             )
 
     def _values(self, evaluation: Evaluation) -> tuple[float, ...]:
-        """Return what the strategy hears; of a training that was cut short it is that of its last point."""
+        """Return what the strategy hears."""
         if evaluation.points:
-            return penalized(self.evaluator.section, evaluation.points[-1].values)
+            return penalized(self.evaluator.section, self._heard(evaluation))
         best, worst = self.record.bounds
         return tuple(2 * high - low for low, high in zip(best, worst, strict=True))
 
     def _excess(self, evaluation: Evaluation) -> tuple[float, ...]:
         section = self.evaluator.section
         if evaluation.points:
-            return excesses(section, evaluation.points[-1].values)
+            return excesses(section, self._heard(evaluation))
         return (1.0,) * len(section.constraints)
+
+    def _heard(self, evaluation: Evaluation) -> tuple[float, ...]:
+        """Return the figures that stand for a training: of its last point, be it cut short or whole.
+
+        Where the search varies no length, they are those of the longest within all limits, if there is any; with one
+        objective, of the best of these.
+        """
+        values, section = [each.values for each in evaluation.points], self.evaluator.section
+        if not self.evaluator.fixed:
+            return values[-1]
+        within = [each for each in values if max(excesses(section, each), default=0.0) <= 0] or values
+        return min(within) if len(section.objectives) == 1 else within[-1]
 
 
 Compared = tuple[dict[str, Any], tuple[float, ...]]
