@@ -25,6 +25,7 @@ from labelward.party.context import Context, no_progress
 from labelward.protocols.family import attacker_data
 from labelward.protocols.pivodl.columns import MISSING, OwnColumns
 from labelward.protocols.pivodl.federboost import noisy_buckets
+from labelward.protocols.pivodl.params import FederBoost
 from labelward.rng import PrivateSeed
 from refusals import refused
 from released import released
@@ -85,6 +86,17 @@ def test_who_is_told_what() -> None:
         assert list(splits) == sorted(splits, key=astuple)
         assert len(party.columns)
         assert not ended.shares[name].trees
+
+
+@pytest.mark.parametrize(("epsilon", "buckets"), [(None, 32), (8.0, 32), (4.0, 24), (2.0, 4), (0.1, 2), (1e-6, 2)])
+def test_noisy_columns_have_fewer_buckets(epsilon: float | None, buckets: int) -> None:
+    """Of others, so that a row keeps its bucket with probability .7; the active party's own columns keep theirs."""
+    model = {"epsilon": epsilon} if epsilon else {}
+    _, ended, family = trained(**model)
+    assert (family.params.sent_bins, family.params.most_bins) == (buckets, 32)
+    for sent in ended.views["active"].received(ColumnCodes):
+        assert max(sent.message.sizes) == buckets
+    assert FederBoost(candidates="all", epsilon=2.0).sent_bins == 4
 
 
 def test_no_order_of_splits_is_told() -> None:

@@ -2,17 +2,17 @@
 
 Setting: semi-honest parties. Each passive party sends once, for every training row and column, the number of the row's
 bucket: the exact one, or under ``epsilon`` kept with probability e^ε / (e^ε + q - 1) of q buckets, else another one
-(randomized response). Answers in predictions carry no noise, also where the active party asks for training rows. The
-active party grows all trees by itself and tells each passive party which of its buckets it must answer for in
-prediction. Nothing is encrypted.
+(randomized response; columns have so few that it is .7 at least, or two). Answers in predictions carry no noise,
+also where the active party asks for training rows. The active party grows all trees by itself and tells each passive
+party which of its buckets it must answer for in prediction. Nothing is encrypted.
 
 What is learned: the *active* party learns the order of all rows in all columns up to the width of a bucket, exactly
 without ``epsilon``; this is a protocol for columns that need no protection, or that noise protects. A *passive* party
 learns which of its buckets split, and nothing of rows, nodes and sums.
 
 Reference: Tian et al., FederBoost (2022), the vertical protocol; with no ``epsilon`` the variant of PIVODL for one
-label holder (Zhu et al. 2023, Section V-F). Differences: a missing value is a bucket of columns that have any; the
-chosen buckets travel once, each once and sorted, instead of node by node.
+label holder (Zhu et al. 2023, Section V-F). Differences: a missing value is a bucket of columns that have any; under
+``epsilon`` there are fewer buckets; the chosen buckets travel once, each once and sorted, instead of node by node.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
         """See :meth:`ModelFamily.program`."""
         data = inputs.data
         with ctx.phase("binning"):
-            own = OwnColumns.of(data, self.params.most_bins)
+            own = OwnColumns.of(data, self.params.sent_bins if inputs.labels is None else self.params.most_bins)
         if inputs.labels is None:
             share = self._answer(ctx, own, data)
             return RoleResult(share=share, counts=Counts(), margins=self.predict(ctx, share, data.test))
@@ -137,7 +137,7 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
         sources = [SourceColumns(own.sizes, own.kinds, own.codes)]
         for peer in ctx.peers:
             message = ctx.recv(peer, ColumnCodes, ())
-            sources.append(received_columns(message, peer, rows, self.params.most_bins))
+            sources.append(received_columns(message, peer, rows, self.params.sent_bins))
         with ctx.phase("grow"):
             grown, picks = grow_trees(Fixed.of(self.params, rows, precision), sources, labels.values[:rows])
         distinct = [sorted(set(each), key=msgspec.structs.astuple) for each in picks]

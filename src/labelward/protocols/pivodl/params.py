@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -11,6 +12,10 @@ from msgspec import Meta
 from labelward.errors import JobError
 from labelward.kernels.gain import GainRule
 from labelward.parameters import Fraction, NonNegativeFloat, NonNegativeInt, Parameters, PositiveFloat, PositiveInt
+
+KEPT = 0.7
+"""Least probability that a row keeps its bucket under noise, if there are more than two; chosen on credit_default."""
+MOST_BUCKETS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +104,19 @@ class FederBoost(GrownTrees):
         PositiveFloat | None,
         Meta(
             description="Local differential privacy of each bucket that a passive party sends, of a row and column; it "
-            "adds up over the columns of a row. Default: exact buckets."
+            "adds up over the columns of a row. A column then has so few buckets that a row's is kept with probability "
+            ".7. Default: exact buckets."
         ),
     ] = None
+
+    @property
+    def sent_bins(self) -> int | None:
+        """Maximum number of buckets of a column that a passive party sends; None: one for each distinct value.
+
+        With ``epsilon`` at most so many that each row's is kept with probability :data:`KEPT`: noise spreads a row over
+        all other buckets, so that fewer buckets tell more (Wang et al. 2017 on randomized response of many answers).
+        """
+        if self.epsilon is None:
+            return self.most_bins
+        few = 1 + int(min(math.exp(min(self.epsilon, 30.0)) * (1 - KEPT) / KEPT, MOST_BUCKETS))
+        return max(2, few if self.most_bins is None else min(few, self.most_bins))
