@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from labelward.defenses.distance_correlation import distance_correlation
+from labelward.defenses.distance_correlation import DistanceCorrelation, distance_correlation
+from labelward.policy.net_points import ReturnedGradient
+from labelward.rng import SecureRandom
 
 Floats = NDArray[np.float64]
 ROWS = 300
@@ -47,3 +49,27 @@ def test_rows_that_are_all_equal_get_nothing(width: int) -> None:
     correlation, gradient = distance_correlation(np.full((17, width), 0.3), np.arange(17) % 2)
     assert correlation == 0.0
     assert not gradient.any()
+
+
+def test_large_batches_are_compared_in_parts() -> None:
+    """Each part gets the gradient of its own correlation, by its share of the batch; one number is compared whole."""
+    rng = np.random.default_rng(5)
+    labels = np.arange(70) % 2
+    for width, parts in ((3, [slice(0, 24), slice(24, 47), slice(47, 70)]), (1, [slice(0, 70)])):
+        x = rng.normal(size=(70, width)) + labels[:, None]
+        returned = ReturnedGradient(
+            party="telco",
+            epoch=0,
+            batch=0,
+            values=np.ones_like(x),
+            targets=labels.astype(np.float64),
+            classes=2,
+            draw=lambda purpose: np.random.default_rng(1),
+            protection=SecureRandom(1),
+            embeddings=x,
+        )
+        found = DistanceCorrelation(weight=2.0, rows=30).on_returned_gradient(returned) - returned.values
+        for rows in parts:
+            share = len(labels[rows]) / len(labels)
+            expected = 2.0 * share * distance_correlation(x[rows], labels[rows])[1]
+            np.testing.assert_allclose(found[rows], expected, atol=1e-12)

@@ -6,7 +6,8 @@ independent (in the limit of many rows) and 1 at most. Labels are those that pol
 is learned follows; batches of one class, and embeddings that are all equal, get nothing added.
 
 Reference: Sun et al., "Label leakage and protection from forward embedding in vertical federated learning" (2022).
-Difference: the correlation itself is the penalty, where the paper has its logarithm, which has no bound.
+Differences: the correlation itself is the penalty, where the paper has its logarithm, which has no bound; the rows of a
+large batch are compared in parts, since their pairs grow with its square.
 """
 
 from __future__ import annotations
@@ -36,6 +37,14 @@ class DistanceCorrelation(Policy):
     weight: Annotated[
         NonNegativeFloat, Meta(description="Weight of the distance correlation, against the training loss; 0: nothing.")
     ]
+    rows: Annotated[
+        int,
+        Meta(
+            ge=2,
+            description="Most rows of a batch that are compared with each other; of a larger batch the penalty is the "
+            "mean over parts of so many. Embeddings of one number are compared in any number.",
+        ),
+    ] = 256
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse quantities, and a place in the chain where labels are not known any more."""
@@ -44,7 +53,11 @@ class DistanceCorrelation(Policy):
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
         """Return the gradient of loss and penalty."""
         labels = known_classes(self, returned)
-        _, gradient = distance_correlation(returned.embeddings, labels)
+        parts = 1 if returned.embeddings.shape[1] == 1 else -(-len(labels) // self.rows)
+        gradient = np.empty(returned.values.shape)
+        for rows in np.array_split(np.arange(len(labels)), parts):
+            _, pulled = distance_correlation(returned.embeddings[rows], labels[rows])
+            gradient[rows] = pulled * len(rows) / len(labels)
         return np.asarray((returned.values + self.weight * gradient).astype(returned.values.dtype))
 
 
@@ -69,7 +82,6 @@ def distance_correlation(embeddings: Values, labels: NDArray[np.int64]) -> tuple
         return 0.0, gradient
     size, ratio = np.sqrt(rows * classes), shared / rows
     correlation = float(np.sqrt(shared / size))
-    pull = (1 + other - ratio * mean + ratio * near - others)[:, None] * pairs.units - ratio * len(x) * x
-    pull += pairs.weighed(ratio * near - others) - pairs.units_of_class
+    pull = pairs.pulled(ratio * near - others + (1 + other - ratio * mean) / 2) - ratio * len(x) * x
     gradient[order] = pull / (size * len(x) ** 2 * correlation)
     return correlation, gradient
