@@ -40,7 +40,7 @@ Integers = NDArray[np.int64]
 Weights = tuple[Floats, Floats, Floats]
 
 _BINS = 32  # most bins of a column
-_CELLS = 2**22  # most rows × trees × columns × outputs; above, a sample of rows
+_CELLS = 2**21  # most rows × trees × columns × outputs; above, a sample of rows
 _TABLE = 2**22  # most nodes × columns × bins × outputs; above, the first trees
 _MOVES = 2**30  # most rows × nodes above × columns × bins × outputs × sweeps of the search for single labels
 
