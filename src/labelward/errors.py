@@ -96,6 +96,10 @@ class DataWarning(UserWarning):
     """What was noticed in a table that can be used; a command prints it as one line."""
 
 
+class DataNote(DataWarning):
+    """How a table was read where its file leaves that open; a command prints it as one line."""
+
+
 class LabelwardError(Exception):
     """The root.
 

@@ -203,7 +203,6 @@ def test_a_parquet_file_of_pandas_categories(tmp_path):
         ([1.0, 2.0, np.inf], "values", "here, column 'x'", np.inf, "row 2"),
         ([np.nan, 1e150, -1.1e150], "values", "here, column 'x'", -1.1e150, "row 2"),
         ([b"a", b"b"], "columns", "here, column 'x'", "binary", "must hold numbers, texts"),
-        ([dt.time(1), dt.time(2)], "columns", "here, column 'x'", "time64[us]", ""),
         ([[1], [2]], "columns", "here, column 'x'", "list<item: int64>", ""),
     ],
 )

@@ -196,7 +196,7 @@ def test_parties_that_cannot_be(parties: dict[str, Any], code: Code, field: str,
         ({"bank": {"role": "active"}, "telco": {**TELCO, "role": "active"}}, "'bank'"),
         ({"bank": {**BANK, "role": "passive"}, "telco": {}}, "'churned'"),
         ({"bank": BANK, "telco": {"role": "pasive"}}, "'passive'?"),
-        ({"bank": BANK, "telco": {"role": "passive", "rows": 3}}, "share, table, unaligned, weight"),
+        ({"bank": BANK, "telco": {"role": "passive", "rows": 3}}, "share, table, text, unaligned, weight"),
     ],
 )
 def test_what_else_a_refusal_of_parties_tells(parties: dict[str, Any], fact: str) -> None:

@@ -9,7 +9,7 @@ from labelward.job import DataSection, PartySection, table_formats, template
 from refusals import refused
 
 
-def read_nothing(file, text):
+def read_nothing(file, text, form):
     """Read a table of one row, whatever the file holds."""
     return pa.table({"name": [file.name], **{name: ["?"] for name in text}})
 
@@ -28,22 +28,22 @@ def test_a_registered_format_is_accepted_and_read(with_new_format, tmp_path):
 
 
 def test_texts_name_all_formats(with_new_format, tmp_path):
-    assert ".csv, .parquet or .nothing file" in template()
-    (tmp_path / "a.xlsx").touch()
-    with refused(DataError, "choice", value=".xlsx") as caught:
-        read_table(tmp_path / "a.xlsx")
+    assert ".ods or .nothing file" in template()
+    (tmp_path / "a.docx").touch()
+    with refused(DataError, "choice", value=".docx") as caught:
+        read_table(tmp_path / "a.docx")
     assert ".nothing" in caught.value.reason
-    with refused(JobError, "choice", field="[data] table", value="a.xlsx") as caught:
-        DataSection(table="a.xlsx", label="y")
+    with refused(JobError, "choice", field="[data] table", value="a.docx") as caught:
+        DataSection(table="a.docx", label="y")
     assert ".nothing" in caught.value.reason
 
 
 @pytest.mark.parametrize("error", [ValueError, OSError, pa.ArrowInvalid])
 def test_what_a_reader_raises_names_the_table(monkeypatch, tmp_path, error):
-    def fail(file, text):
+    def fail(file, text, form):
         raise error("broken\n at line 3")
 
-    monkeypatch.setattr("labelward.data.tables.read_csv", fail)
+    monkeypatch.setattr("labelward.data.delimited.read_delimited", fail)
     (tmp_path / "a.csv").touch()
     with refused(DataError, "unreadable", field=f"table '{tmp_path / 'a.csv'}'"):
         read_table(tmp_path / "a.csv")

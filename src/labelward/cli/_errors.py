@@ -16,7 +16,16 @@ import typer
 from typer.core import TyperGroup
 
 from labelward.cli._output import warn
-from labelward.errors import DataWarning, EncryptionError, InputError, LabelwardError, OutputError, PolicyError, quoted
+from labelward.errors import (
+    DataNote,
+    DataWarning,
+    EncryptionError,
+    InputError,
+    LabelwardError,
+    OutputError,
+    PolicyError,
+    quoted,
+)
 
 DEBUG_VARIABLE = "LABELWARD_DEBUG"
 MAX_SEED = 2**32 - 1
@@ -99,7 +108,7 @@ def _show_warning(
 ) -> None:
     """Print a warning of a table as commands do, and any other as Python does."""
     if issubclass(category, DataWarning):
-        warn(str(message))
+        warn(str(message), "note" if issubclass(category, DataNote) else "warning")
     else:
         show(message, category, *place, **options)
 

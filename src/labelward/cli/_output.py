@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
@@ -28,9 +28,9 @@ def pluralize(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def warn(message: str) -> None:
-    """Print one line of warning on stderr."""
-    typer.echo(quoted(f"warning: {message}", _LONGEST_WARNING), err=True)
+def warn(message: str, kind: Literal["warning", "note"] = "warning") -> None:
+    """Print one line of warning, or of what else should be seen, on stderr."""
+    typer.echo(quoted(f"{kind}: {message}", _LONGEST_WARNING), err=True)
 
 
 def warn_insecure(reasons: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from labelward.data.labels import encode_labels, encode_regression_targets, enco
 from labelward.data.loading import RawTables, load_dataset, load_tables
 from labelward.data.party_tables import PartyTable, encode_party, load_active, load_party_table, most_columns
 from labelward.data.splitting import DataSplit
-from labelward.data.tables import as_table, check_same_ids, read_ids, read_table
+from labelward.data.tables import as_table, check_same_ids, read_ids, read_source, read_table
 
 __all__ = [
     "CatalogueEntry",
@@ -35,6 +35,7 @@ __all__ = [
     "most_columns",
     "read_held_labels",
     "read_ids",
+    "read_source",
     "read_table",
     "source_column",
     "transform",

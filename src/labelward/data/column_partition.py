@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,12 +38,15 @@ def assign_columns(
     Raises:
         DataError: a listed column does not exist, or a passive party's share is less than one column.
     """
+    columns = [name for name in table.column_names if name not in job.data.roles().values()]
     if job.active.share is None:
         for party in job.parties:
-            for column in party.columns or ():
+            for column in (*(party.columns or ()), *party.drop):
                 find_column(table, column, f"party {party.name!r}")
-        return tuple(party.columns or () for party in job.parties)
-    columns = [name for name in table.column_names if name not in job.data.roles().values()]
+        return tuple(
+            tuple(name for name in columns if name not in party.drop) if party.drop else party.columns or ()
+            for party in job.parties
+        )
     counts = column_counts([party.share or 0.0 for party in job.parties], len(columns))
     for party, count in zip(job.passive, counts[1:], strict=True):
         if count == 0:
@@ -117,7 +120,7 @@ def rank_by_information(
     task: str,
     seed: int,
     *,
-    hashed: bool = False,
+    hashed: Collection[str] = (),
 ) -> list[str]:
     """Return columns by decreasing mutual information with the labels; equal ones keep their order.
 
@@ -130,13 +133,13 @@ def rank_by_information(
     Args:
         rows: positions of the training rows.
         labels: class numbers or regression targets of all rows.
-        hashed: whether texts are hashed, so that there may be any number of categories.
+        hashed: columns whose texts are hashed, so that there may be any number of categories.
     """
     draw = rng.learning(seed, "", 0, "importance")
     if len(rows) > _IMPORTANCE_ROWS:
         rows = np.sort(draw.choice(rows, _IMPORTANCE_ROWS, replace=False))
     state = int(draw.integers(2**31))
-    known = fit_encoding(table, columns, "[data] table", style="hashed" if hashed else "native", rows=rows)
+    known = fit_encoding(table, columns, "[data] table", hashed=hashed, rows=rows)
     (values,) = transform_splits(table, known, "[data] table", [rows])
     flags = [pa.types.is_boolean(table[column].type) for column in columns]
     discrete = np.array([name in known.categories or flag for name, flag in zip(known.names, flags, strict=True)])

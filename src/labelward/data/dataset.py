@@ -17,6 +17,7 @@ from labelward.data.labels import (
     encode_labels,
     encode_regression_targets,
     encode_weights,
+    positive_last,
     quantile_edges,
 )
 from labelward.data.splitting import DataSplit, check_classes_present
@@ -153,6 +154,8 @@ def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], plac
             holders=holders,
         )
     classes, codes = encode_labels(table, label, place)
+    if (positive := job.data.positive or job.active.positive) is not None:
+        classes, codes = positive_last(classes, codes, positive, f"{place}, label column {label!r}")
     return LabelColumn(task=task, classes=classes, values=codes, weights=weights, holders=holders)
 
 
@@ -198,7 +201,10 @@ def encode_columns(
     table, columns, directions = source
     place = f"party {name!r}"
     seen = np.concatenate([sides.train, sides.validation])
-    known = fit_encoding(table, columns, place, style=job.data.categories, buckets=job.data.buckets, rows=seen)
+    hashed = (*job.data.hashed, *job.party(name).hashed)
+    known = fit_encoding(
+        table, columns, place, style=job.data.categories, buckets=job.data.buckets, hashed=hashed, rows=seen
+    )
     for column in directions:
         if column not in known.names or column in known.categories:
             reason = f"column {column!r} is categorical, and categories have no order; remove it"

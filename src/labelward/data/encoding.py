@@ -1,6 +1,7 @@
 """Encoding of columns as float64, by each party before training.
 
-- Numbers stay numbers; booleans become 0 and 1; dates and times become days since 1970; missing values become NaN.
+- Numbers stay numbers; booleans become 0 and 1; dates become days since 1970, durations and times of day seconds;
+  missing values become NaN.
 - Texts and dictionaries are categories. As codes: positions in the sorted list of categories, NaN if missing, -1 for a
   category that does not occur in training. As dummies: a column ``column=category`` of 0 and 1 for each category but
   the first, NaN in all of them if missing. Hashed: one column ``column#buckets`` of codes, each the checksum of the
@@ -26,6 +27,8 @@ from labelward.errors import DataError
 MAX_CATEGORIES = 1000
 """A column with more distinct texts is taken for an id or free text, and refused."""
 
+_MOST_TOLD = 20  # columns that one error names
+
 MAX_MAGNITUDE = 1e150
 """A larger number is refused: squared distances over 10⁸ rows must stay below the largest float64."""
 
@@ -50,6 +53,7 @@ def fit_encoding(
     *,
     style: str = "native",
     buckets: int = 1000,
+    hashed: Collection[str] = (),
     rows: NDArray[np.int64] | None = None,
 ) -> ColumnEncoding:
     """Fit the encoding of columns of a table.
@@ -58,36 +62,60 @@ def fit_encoding(
         columns: names of columns, in the order of the encoded ones.
         style: encoding of categories: ``"native"`` codes, ``"dummies"`` or ``"hashed"``.
         buckets: number of codes of a hashed column.
+        hashed: columns of texts that are hashed in any style.
         rows: positions of the rows whose categories are known; None: all.
 
     Raises:
         DataError: a column does not exist, has an unsupported type or more categories than :func:`max_categories`, or
-            is a text column in which nearly all values are numbers or dates.
+            is a text column in which nearly all values are numbers or dates; names all such columns.
     """
     names: list[str] = []
     known: dict[str, tuple[str, ...]] = {}
-    dates = frozenset(column for column in columns if _is_time(find_column(table, column, place).type))
+    wrong: list[DataError] = []
     for column in columns:
         values, where = find_column(table, column, place), f"{place}, column {column!r}"
-        if not is_categorical(values.type) and not (style == "dummies" and pa.types.is_boolean(values.type)):
-            names.append(column)
+        own = "hashed" if column in hashed else style
+        try:
+            check_mistyped(values, where)
+            if column in hashed and not is_categorical(values.type):
+                reason = f"is listed under hashed but holds no text (type {values.type})"
+                raise DataError(reason, code="columns", field=where, value=str(values.type))
+            encoded = _fitted(values if rows is None else values.take(pa.array(rows)), column, own, buckets, where)
+            for name in encoded:
+                if name != column:
+                    _check_new(name, table, where)
+        except DataError as error:
+            wrong.append(error)
             continue
-        check_mistyped(values, where)
-        if style == "hashed":
-            names.append(f"{column}#{buckets}")
-            known[names[-1]] = tuple(map(str, range(buckets)))
-            _check_new(names[-1], table, where)
-            continue
-        categories = _categories(values if rows is None else values.take(pa.array(rows)), where)
-        if style == "native":
-            names.append(column)
-            known[column] = categories
-            continue
-        for category in categories[1:]:
-            name = f"{column}={category}"
-            _check_new(name, table, where)
-            names.append(name)
+        names += encoded
+        known |= {name: categories for name, categories in encoded.items() if categories is not None}
+    if wrong:
+        raise _unusable(wrong, place)
+    dates = frozenset(column for column in columns if _is_time(table[column].type))
     return ColumnEncoding(names=tuple(names), categories=known, dates=dates)
+
+
+def _fitted(values: Any, column: str, style: str, buckets: int, where: str) -> dict[str, tuple[str, ...] | None]:
+    """Return the encoded columns of one column: their names, and the categories of those that are codes."""
+    if not is_categorical(values.type) and not (style == "dummies" and pa.types.is_boolean(values.type)):
+        _check_number(values, where)
+        return {column: None}
+    if style == "hashed":
+        return {f"{column}#{buckets}": tuple(map(str, range(buckets)))}
+    categories = _categories(values, where)
+    if style == "native":
+        return {column: categories}
+    return {f"{column}={category}": None for category in categories[1:]}
+
+
+def _unusable(wrong: Sequence[DataError], place: str) -> DataError:
+    """Return one error for all columns of a table that cannot be used."""
+    if len(wrong) == 1:
+        return wrong[0]
+    told = [str(error).removeprefix(f"{place}, ") for error in wrong[:_MOST_TOLD]]
+    more = [f"and {len(wrong) - _MOST_TOLD} more"] if len(wrong) > _MOST_TOLD else []
+    reason = "\n  ".join([f"{len(wrong)} columns cannot be used; correct them, or list them under drop", *told, *more])
+    return DataError(reason, code="columns", field=place, value=tuple(error.field for error in wrong))
 
 
 def transform_splits(
@@ -173,11 +201,14 @@ def max_categories(rows: int) -> int:
 
 
 def encode_numbers(values: Any, where: str) -> Floats:
-    """Return a column of numbers, booleans, dates or times as float64 [rows], NaN where missing.
+    """Return a column of numbers, booleans, dates or durations as float64 [rows], NaN where missing.
+
+    Dates become days since 1970, durations and times of day seconds.
 
     Raises:
         DataError: the column has another type, or a value is infinite or too large.
     """
+    _check_number(values, where)
     kind, types = values.type, pa.types
     if types.is_boolean(kind):
         values = values.cast(pa.uint8())
@@ -185,11 +216,9 @@ def encode_numbers(values: Any, where: str) -> Floats:
         values = values.cast(pa.timestamp("ms"))
     elif types.is_null(kind):
         return np.full(len(values), np.nan)
-    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_timestamp(kind)):
-        wanted = "it must hold numbers" + ("" if is_categorical(kind) else ", texts, booleans, dates or times")
-        mistyped = first_mistyped(values, "number") if is_text(kind) else ""
-        reason = f"{mistyped or f'type {kind} is not supported here'}; {wanted}"
-        raise DataError(reason, code="columns", field=where, value=str(kind))
+    elif types.is_time(kind) or types.is_duration(kind):
+        whole = values.cast(pa.int32() if types.is_time32(kind) else pa.int64())
+        return _floats(whole) / (_PER_DAY[kind.unit] / _PER_DAY["s"])
     if types.is_timestamp(values.type):
         unit = values.type.unit
         return _floats(values.cast(pa.int64())) / _PER_DAY[unit]
@@ -201,6 +230,18 @@ def encode_numbers(values: Any, where: str) -> Floats:
         reason = f"{describe_row(row)}, is {encoded[row]}; values must be {wanted}"
         raise DataError(reason, code="values", field=where, value=float(encoded[row]))
     return encoded
+
+
+def _check_number(values: Any, where: str) -> None:
+    """Refuse a column that :func:`encode_numbers` cannot encode."""
+    kind, types = values.type, pa.types
+    numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind)
+    if numeric or types.is_null(kind) or _is_time(kind) or types.is_time(kind) or types.is_duration(kind):
+        return
+    wanted = "it must hold numbers" + ("" if is_categorical(kind) else ", texts, booleans, dates or durations")
+    mistyped = first_mistyped(values, "number") if is_text(kind) else ""
+    reason = f"{mistyped or f'type {kind} is not supported here'}; {wanted}"
+    raise DataError(reason, code="columns", field=where, value=str(kind))
 
 
 def _is_time(kind: Any) -> bool:
@@ -234,8 +275,8 @@ def _categories(values: Any, where: str) -> tuple[str, ...]:
     most = max_categories(len(values))
     if len(categories) > most:
         reason = (
-            f"it has {len(categories)} categories, but a column of {len(values)} rows may have {most}; remove it if it "
-            "is an id or free text, or write it as numbers"
+            f"it has {len(categories)} categories, but a column of {len(values)} rows may have {most}; list it under "
+            "drop if it is an id or free text, or under hashed if its values recur"
         )
         raise DataError(reason, code="values", field=where, value=len(categories))
     return categories

@@ -52,6 +52,24 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
     return classes, codes
 
 
+def positive_last(
+    classes: tuple[str, ...], codes: NDArray[np.int64], positive: str, place: str
+) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return two classes, and the positions of labels among them, with the positive class as the second.
+
+    Raises:
+        DataError: there are more classes, or ``positive`` is none of them.
+    """
+    named = [position for position, name in enumerate(classes) if name.casefold() == positive.casefold()]
+    if positive in classes:
+        named = [classes.index(positive)]
+    if len(classes) > 2 or len(named) != 1:
+        listed = ", ".join(map(repr, classes[:10])) + (", …" if len(classes) > 10 else "")
+        reason = f"positive {positive!r} must be one of two classes, and the classes are {listed}"
+        raise DataError(reason, code="labels", field=place, value=positive)
+    return (classes, codes) if named[0] == 1 else (classes[::-1], 1 - codes)
+
+
 def encode_held_labels(table: pa.Table, column: str, place: str, classes: Sequence[str]) -> NDArray[np.float64]:
     """Return the labels that one of several holders has, float64 [rows]; NaN where another party holds the label.
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 
 import numpy as np
 import pyarrow as pa
 
 from labelward.data import catalogue
-from labelward.data.column_partition import assign_columns, assigned_monotone, rank_by_information
+from labelward.data.column_partition import assign_columns, assigned_monotone, check_disjoint, rank_by_information
 from labelward.data.dataset import VerticalDataset, assemble_dataset, encode_columns, read_labels
 from labelward.data.label_holders import deal_labels
-from labelward.data.party_tables import join_tables, sort_by_id
+from labelward.data.party_tables import join_tables, read_party_source, sort_by_id
 from labelward.data.splitting import DataSplit, check_split, published_split, split_rows
-from labelward.data.tables import read_ids, read_table
+from labelward.data.tables import prepared, read_ids, read_source
 from labelward.data.unaligned import draw_unaligned, with_unaligned
 from labelward.errors import JobError
 from labelward.job import Job, is_table_path
+from labelward.job.table_formats import table_name
 from labelward.rng import PrivateSeed
 
 
@@ -46,11 +46,12 @@ def load_tables(job: Job) -> RawTables:
             raise JobError(reason, code="missing", field=f"[parties.{party.name}] table")
     if job.data.table is not None:
         if is_table_path(job.data.table):
-            table = read_table(job.data.table, text=[job.data.id] if job.data.id else [])
-            return RawTables(name=PurePath(job.data.table).stem, tables=(table,))
-        return RawTables(name=job.data.table, tables=(catalogue.load_catalogue_table(job.data.table),))
-    tables = tuple(read_table(party.table or "", text=[party.id or ""]) for party in job.parties)
-    return RawTables(name=PurePath(job.active.table or "").stem, tables=tables)
+            table = read_source(job.data.table, job.data, job.data.id, place="[data]")
+            return RawTables(name=table_name(job.data.table), tables=(table,))
+        table = prepared(catalogue.load_catalogue_table(job.data.table), job.data, place="[data]")
+        return RawTables(name=job.data.table, tables=(table,))
+    tables = tuple(read_party_source(party) for party in job.parties)
+    return RawTables(name=table_name(job.active.table or ""), tables=tables)
 
 
 def load_dataset(
@@ -110,9 +111,12 @@ def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[
 
     def ranked(columns: Sequence[str]) -> list[str]:
         hashed = job.data.categories == "hashed"
-        return rank_by_information(table, columns, sides.train, targets.values, targets.task, seed, hashed=hashed)
+        listed = columns if hashed else job.data.hashed
+        return rank_by_information(table, columns, sides.train, targets.values, targets.task, seed, hashed=listed)
 
     assigned = assign_columns(job, seed, table, ranked)
+    if any(party.drop for party in job.parties):
+        check_disjoint(job, assigned)
     constraints = assigned_monotone(job, table, assigned)
     parties = tuple(
         encode_columns(job, party.name, (table, columns, directions), sides, private[party.name])

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from labelward.data.tables import describe_row
+from labelward.data.written_values import LOOKS_DATED, is_written_date
 from labelward.errors import DataError
 
-Wanted = Literal["number", "date"]
+Wanted = Literal["number", "date", "written date"]
 
 LEAST_SHARE = 0.9
 """A text column with at least this share of numbers, or of dates, is taken for a column of them with typos."""
@@ -45,7 +46,8 @@ def check_mistyped(values: Any, where: str) -> None:
     """
     if not is_text(values.type):
         return
-    for wanted in ("number", "date"):
+    kinds: tuple[Wanted, ...] = ("number", "date", "written date")
+    for wanted in kinds:
         texts, counts, known, fits = _distinct_texts(values, wanted)
         total, fitting = int(counts[known].sum()), int(counts[known & fits].sum())
         if LEAST_SHARE * total <= fitting < total:
@@ -66,11 +68,12 @@ def _distinct_texts(values: Any, wanted: Wanted) -> tuple[Any, NDArray[np.int64]
     found, counts = counted.field("values"), counted.field("counts").to_numpy()
     missing = pa.array([*csv.ConvertOptions().null_values, None], pa.large_string())
     known = ~pc.is_in(found, value_set=missing).to_numpy(zero_copy_only=False)
-    pattern = _NUMBER if wanted == "number" else _DATE
+    pattern = {"number": _NUMBER, "date": _DATE, "written date": LOOKS_DATED}[wanted]
     fits = pc.match_substring_regex(found, pattern).fill_null(False).to_numpy(zero_copy_only=False).copy()
-    if wanted == "date":
+    if wanted != "number":
+        is_date = _in_calendar if wanted == "date" else is_written_date
         for position in np.flatnonzero(fits).tolist():
-            fits[position] = _in_calendar(found[position].as_py())
+            fits[position] = is_date(found[position].as_py())
     return found, counts, known, fits
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +25,11 @@ from labelward.data.dataset import (
 from labelward.data.encoding import is_categorical, max_categories
 from labelward.data.label_holders import join_labels
 from labelward.data.splitting import DataSplit, split_rows
-from labelward.data.tables import check_same_ids, read_ids, read_table
+from labelward.data.tables import check_same_ids, read_ids, read_source
 from labelward.data.unaligned import load_unaligned
 from labelward.errors import DataError, JobError
 from labelward.job import Job, PartySection
+from labelward.job.table_formats import table_name
 from labelward.rng import PrivateSeed
 
 
@@ -44,7 +44,7 @@ class PartyTable:
     @property
     def name(self) -> str:
         """Name of the data set in results: that of the file, without folder and suffix."""
-        return PurePath(self.party.table or "").stem
+        return table_name(self.party.table or "")
 
 
 def load_party_table(job: Job, party: str) -> PartyTable:
@@ -58,7 +58,12 @@ def load_party_table(job: Job, party: str) -> PartyTable:
     if section.table is None:
         reason = "" if section.elsewhere else "; over a network parties cannot share the table of [data]"
         raise JobError(f"required to run as {party!r}{reason}", code="missing", field=f"[parties.{party}] table")
-    return sort_by_id(section, read_table(section.table, text=[section.id or ""]))
+    return sort_by_id(section, read_party_source(section))
+
+
+def read_party_source(party: PartySection) -> pa.Table:
+    """Return the table of a party as its section wants it read; :class:`DataError` if that cannot be."""
+    return read_source(party.table or "", party, party.id, place=f"[parties.{party.name}]")
 
 
 def sort_by_id(party: PartySection, table: pa.Table) -> PartyTable:

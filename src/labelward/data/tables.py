@@ -16,16 +16,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from labelward.errors import LEAST_LIKENESS, DataError, DataWarning
-from labelward.job.table_formats import has_table_suffix, listed_suffixes, table_reader
+from labelward.job import TableKeys
+from labelward.job.table_formats import WrittenForm, has_table_suffix, listed_suffixes, table_reader, table_suffix
 
 _FEW_COLUMNS = 20
 
 
-def read_table(path: str | os.PathLike[str], *, text: Sequence[str] = ()) -> pa.Table:
+def read_table(path: str | os.PathLike[str], *, text: Sequence[str] = (), form: WrittenForm | None = None) -> pa.Table:
     """Return the table of a file, by the reader of its suffix (:data:`~labelward.job.table_formats.READERS`).
 
     Args:
         text: columns that stay text in formats without types, such as ids with leading zeros in CSV.
+        form: how texts in the file are written; None: recognized.
 
     Raises:
         DataError: the file is missing or unreadable, or its table is empty or has unnamed or repeated columns.
@@ -33,39 +35,20 @@ def read_table(path: str | os.PathLike[str], *, text: Sequence[str] = ()) -> pa.
     file = Path(path)
     if not file.is_file():
         raise DataError("no such file", code="not-found", field=f"table {str(file)!r}")
-    suffix = file.suffix.lower()
+    suffix = table_suffix(file.name)
     place = f"table {str(file)!r}"
     if not has_table_suffix(file.name):
         raise DataError(f"must end in {listed_suffixes()}", code="choice", field=place, value=suffix)
     try:
-        table = table_reader(suffix)(file, text)
+        table = table_reader(suffix)(file, text, form or WrittenForm())
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"cannot be read as {suffix[1:]} ({reason})", code="unreadable", field=place) from error
     return _validated(table, place)
 
 
-def read_csv(file: Path, text: Sequence[str]) -> pa.Table:
-    """Return the table of a CSV file with a line of names.
-
-    In text columns only the empty field is missing; in columns of numbers also Arrow's words for it, such as ``NA``.
-
-    Raises:
-        pyarrow.ArrowException: the file is not CSV, or its lines differ in length.
-    """
-    from pyarrow import csv
-
-    options = csv.ConvertOptions(column_types={column: pa.string() for column in text}, strings_can_be_null=False)
-    table = csv.read_csv(file, convert_options=options)
-    for position, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
-        if pa.types.is_string(column.type):
-            filled = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
-            table = table.set_column(position, name, filled)
-    return table
-
-
-def read_parquet(file: Path, text: Sequence[str]) -> pa.Table:
-    """Return the table of a Parquet file; the file stores its types, so ``text`` changes nothing.
+def read_parquet(file: Path, text: Sequence[str], form: WrittenForm) -> pa.Table:
+    """Return the table of a Parquet file; the file stores its types, so ``text`` and ``form`` change nothing.
 
     Raises:
         pyarrow.ArrowException: the file is not Parquet, or damaged.
@@ -73,6 +56,37 @@ def read_parquet(file: Path, text: Sequence[str]) -> pa.Table:
     import pyarrow.parquet as pq
 
     return pq.read_table(file)
+
+
+def read_source(path: str | os.PathLike[str], keys: TableKeys, ids: str | None, *, place: str = "") -> pa.Table:
+    """Return the table of a file as a section of the job wants it read: :func:`read_table`, then :func:`prepared`.
+
+    Args:
+        keys: ``[data]``, or the section of a party with its own table.
+        ids: its column of row ids, if any.
+        place: as for :func:`prepared`.
+    """
+    text = [*([ids] if ids else []), *keys.text, *keys.hashed]
+    return prepared(read_table(path, text=text, form=keys.form), keys, place=place)
+
+
+def prepared(table: pa.Table, keys: TableKeys, *, place: str = "") -> pa.Table:
+    """Return a table without the columns that the job drops, and with integers that are categories as texts.
+
+    Args:
+        place: of the keys, for errors; empty: rows to predict, which need not have every column.
+
+    Raises:
+        DataError: the job drops or encodes a column that the table lacks.
+    """
+    for key, columns in (("text", keys.text), ("hashed", keys.hashed), ("drop", keys.drop)):
+        for column in columns if place else ():
+            find_column(table, column, f"{place} {key}")
+    for column in (*keys.text, *keys.hashed):
+        position = table.schema.get_field_index(column)
+        if position >= 0 and pa.types.is_integer(table.schema.field(position).type):
+            table = table.set_column(position, column, table.column(position).cast(pa.string()))
+    return table.drop_columns([column for column in keys.drop if column in table.column_names])
 
 
 def as_table(rows: Any, name: str = "table") -> pa.Table:

@@ -16,7 +16,7 @@ from labelward.data.dataset import LabelColumn, OwnRows, PartyDataset
 from labelward.data.encoding import transform
 from labelward.data.labels import encode_held_labels, encode_weights
 from labelward.data.splitting import DataSplit
-from labelward.data.tables import read_ids, read_table
+from labelward.data.tables import read_ids, read_source
 from labelward.errors import DataError
 from labelward.job import DataSection, PartySection
 from labelward.rng import PrivateSeed
@@ -76,7 +76,7 @@ def load_unaligned(
             missing or not valid; or as :func:`with_unaligned`.
     """
     file, place = section.unaligned or "", f"party {section.name!r}, unaligned rows"
-    table = read_table(file, text=[section.id or ""])
+    table = read_source(file, section, section.id)
     field = f"[parties.{section.name}] unaligned"
     own = read_ids(table, section.id or "", place)
     if not len(own):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import check_same_ids, read_ids, read_table, source_column, transform
+from labelward.data import check_same_ids, read_ids, read_source, source_column, transform
 from labelward.errors import DataError, unknown_name
 from labelward.federation.components import make_policies, model_family
 from labelward.federation.model_shares import load_shares, trained_job, trained_variant
@@ -356,7 +356,7 @@ def load_rows(
     """
     party = job.party(share.party)
     place, column = f"party {party.name!r}, table {str(path)!r}", party.id or job.data.id
-    table = read_table(path, text=[column] if column else [])
+    table = read_source(path, job.data if party.table is None else party, column)
     x = transform(table, share.columns, share.categories, place, dates=dates)
     if own:
         _refuse_strangers(job, party, share, table.column_names, place)

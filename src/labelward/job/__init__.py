@@ -11,6 +11,7 @@ from labelward.job.sections import (
     NetworkSection,
     PartySection,
     RunSection,
+    TableKeys,
 )
 from labelward.job.template import template
 from labelward.job.tuning import UNITS, TuneSection, TuneVariable
@@ -25,6 +26,7 @@ __all__ = [
     "NetworkSection",
     "PartySection",
     "RunSection",
+    "TableKeys",
     "TuneSection",
     "TuneVariable",
     "Variant",

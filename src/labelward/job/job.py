@@ -17,6 +17,7 @@ from labelward.job.sections import (
     NetworkSection,
     PartySection,
     RunSection,
+    TableKeys,
 )
 from labelward.job.table_formats import listed_suffixes
 from labelward.job.tuning import TuneSection
@@ -131,7 +132,7 @@ class Job:
         if own:
             blocks += [_toml.block(f"[parties.{party.name}]", _set_values(party, "name")) for party in own]
         else:
-            columns = {party.name: party.share if party.columns is None else party.columns for party in self.parties}
+            columns = {party.name: _assigned(party) for party in self.parties}
             blocks.append(_toml.block("[parties]", columns))
         blocks.append(_toml.block("[model]", self.model.as_dict()))
         encryption = (
@@ -156,14 +157,26 @@ class Job:
         return "\n".join(blocks)
 
 
+_LEFT_OUT = frozenset(each.name for each in fields(TableKeys))
+"""Keys that are not written where they are empty: jobs stored before they existed are the same jobs."""
+
+
+def _assigned(party: PartySection) -> Any:
+    """Return what a job with a common table says of a party's columns."""
+    if party.drop:
+        return f"all but {', '.join(party.drop)}"
+    return party.share if party.columns is None else party.columns
+
+
 def _set_values(section: Any, *without: str) -> dict[str, Any]:
     values = {each.name: getattr(section, each.name) for each in fields(section) if each.name not in without}
-    return {key: value for key, value in values.items() if value is not None}
+    return {key: value for key, value in values.items() if value is not None and (value or key not in _LEFT_OUT)}
 
 
 def check_no_common_table(data: Mapping[str, Any]) -> None:
     """Refuse keys of a common table in ``[data]`` where the parties have tables of their own."""
-    hints = {"weight": "weight", "monotone": "monotone", "aligned": "unaligned"}
+    hints = {key: key for key in ("weight", "monotone", "format", "drop", "text", "hashed", "positive")}
+    hints["aligned"] = "unaligned"
     for key in ("table", "label", "labels", *hints):
         if data.get(key):
             hint = f"; write it in [parties.NAME] {hints[key]}" if key in hints else ""
@@ -253,6 +266,8 @@ def _check_form(data: DataSection, parties: tuple[PartySection, ...]) -> None:
         raise _missing("[data] table", f"required: a catalogue name, or the path of a {listed_suffixes()} file")
     elif len({party.share is None for party in parties}) > 1:
         raise _conflict("[parties]", "give every party a share, or every party a list of columns, but not a mixture")
+    if data.buckets != 1000 and data.categories != "hashed" and not any(each.hashed for each in (data, *parties)):
+        raise _conflict("[data] buckets", "is for hashed columns only", data.buckets)
     if data.partition == "importance" and any(party.share is None for party in parties):
         raise _conflict("[data] partition", "'importance' needs parties with shares", data.partition)
 
@@ -271,9 +286,10 @@ def _check_columns(data: DataSection, parties: tuple[PartySection, ...]) -> None
     holder: dict[str, str] = {}
     roles = {column: role for role, column in data.roles().items()}
     for party in parties:
-        for column in party.columns or ():
+        for column in (*(party.columns or ()), *party.drop):
             if column in roles:
                 raise _conflict(f"[parties] {party.name}", f"{column!r} is the {roles[column]} column", column)
+        for column in party.columns or ():
             if column in holder and not data.overlap:
                 reason = f"{column!r} is given to {holder[column]!r} already; set overlap = true in [data] to allow it"
                 raise JobError(reason, code="duplicate", field=f"[parties] {party.name}", value=column)

@@ -25,6 +25,7 @@ from labelward.job.table_formats import listed_suffixes
 from labelward.job.tuning import TuneSection, TuneVariable
 
 _SECTIONS = ("data", "parties", "model", "encryption", "defense", "attack", "leakage", "run", "network", "tune")
+_ALL_BUT = "all but "
 _Section = TypeVar(
     "_Section",
     DataSection,
@@ -145,9 +146,16 @@ def _encryption(table: Any) -> EncryptionSection:
 def _party(name: str, value: Any, data: DataSection, base: Path | None) -> PartySection:
     if isinstance(value, list | tuple):
         return PartySection(name=name, columns=tuple(value))
+    if isinstance(value, str) and value.startswith(_ALL_BUT):
+        return PartySection(name=name, drop=_listed(value))
     if not isinstance(value, Mapping):
         return PartySection(name=name, share=value)
     table = dict(value)
+    columns = table.get("columns")
+    if isinstance(columns, str) and columns.startswith(_ALL_BUT):
+        if "drop" in table:
+            raise JobError("needs either drop or 'all but'", code="conflict", field=f"[parties.{name}] columns")
+        table["drop"] = _listed(table.pop("columns"))
     if "table" in table and data.id is not None:
         table.setdefault("id", data.id)
     for key in ("columns", "share"):
@@ -155,6 +163,11 @@ def _party(name: str, value: Any, data: DataSection, base: Path | None) -> Party
             reason = f"required with {key}: the path of a {listed_suffixes()} file"
             raise JobError(reason, code="missing", field=f"[parties.{name}] table")
     return _section(PartySection, f"[parties.{name}]", table, base, name=name)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """Return the columns after ``all but``."""
+    return tuple(name.strip() for name in text.removeprefix(_ALL_BUT).split(","))
 
 
 def _network(table: Any, base: Path | None) -> NetworkSection | None:

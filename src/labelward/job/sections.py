@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from labelward.errors import JobError
+from labelward.errors import JobError, unknown_name
 from labelward.job._validators import (
     check_directions,
     check_label_shares,
@@ -26,6 +26,7 @@ from labelward.job._validators import (
     split_address,
 )
 from labelward.job.components import FrozenDict, freeze, thaw
+from labelward.job.table_formats import WrittenForm
 from labelward.parameters import Parameters, PositiveFloat, Text
 
 _MIB = 1 << 20
@@ -35,7 +36,69 @@ Seconds = Annotated[PositiveFloat, Meta(le=30 * 86400)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSection(Parameters):
+class TableKeys(Parameters):
+    """How the table of ``[data]``, or the own table of a party, is read."""
+
+    format: Annotated[
+        Mapping[str, Any],
+        Meta(
+            description="How the file is written, where that is not recognized: encoding, separator, quote, decimal, "
+            "dates ('day-first' or 'month-first'), sheet."
+        ),
+    ] = FrozenDict[Any]({})
+    drop: Annotated[tuple[Text, ...], Meta(description="Columns that nobody uses.")] = ()
+    text: Annotated[
+        tuple[Text, ...], Meta(description="Columns of digits that are categories, such as postal codes.")
+    ] = ()
+    hashed: Annotated[
+        tuple[Text, ...],
+        Meta(description="Text columns of many values, each coded by [data] buckets of a checksum."),
+    ] = ()
+    positive: Annotated[
+        Text | None,
+        Meta(description="The class that 'probability' and the scores are about, of two; left out: the last one."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = self.format
+        field = self.field_path("format")
+        if not isinstance(given, Mapping):
+            raise JobError(f"must be keys with values, not {given!r}", code="type", field=field, value=given)
+        for key in given:
+            if key not in WrittenForm.__dataclass_fields__:
+                raise JobError(
+                    unknown_name("key", key, WrittenForm.__dataclass_fields__), code="unknown", field=field, value=key
+                )
+        object.__setattr__(self, "format", FrozenDict(given))
+        _ = self.form
+        for key in ("drop", "text", "hashed"):
+            check_unique(self.field_path(key), getattr(self, key), "column")
+
+    @property
+    def form(self) -> WrittenForm:
+        """How the file is written, as far as the job says."""
+        try:
+            return WrittenForm(**self.format)
+        except JobError as error:
+            raise error.under(self.field_path("format").removesuffix(" format")) from error
+
+    def check_columns_kept(self, roles: Mapping[str, str]) -> None:
+        """Refuse a column that is dropped and has a role, or is dropped and encoded."""
+        for key, columns in (("drop", self.drop), ("hashed", self.hashed), ("text", self.text)):
+            for column in columns:
+                role = next((role for role, name in roles.items() if name == column), None)
+                if role is not None and (key, role) != ("text", "label"):
+                    raise JobError(
+                        f"{column!r} is the {role} column", code="conflict", field=self.field_path(key), value=column
+                    )
+        for column in self.drop:
+            if column in self.text or column in self.hashed:
+                raise self.error("drop", f"{column!r} is listed under text or hashed", code="conflict")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSection(TableKeys):
     """``[data]``: the table of a simulation, and how its rows and columns are divided."""
 
     section: ClassVar[str] = "[data]"
@@ -128,8 +191,9 @@ class DataSection(Parameters):
             raise self.error("label_skew", "needs [data] labels", code="conflict")
         if self.label_concentration is not None and self.label_skew is None:
             raise self.error("label_concentration", "is for label_skew = 'classes' only", code="conflict")
-        if self.buckets != 1000 and self.categories != "hashed":
-            raise self.error("buckets", "is for categories = 'hashed' only", code="conflict")
+        if self.positive is not None and self.classes is not None:
+            raise self.error("positive", "is the last of [data] classes; order them", code="conflict")
+        self.check_columns_kept(self.roles())
         check_unique("[data] classes", self.classes or (), "class")
         if self.classes is not None and len(self.classes) < 2:
             raise self.error("classes", "must be at least two", code="range")
@@ -147,7 +211,7 @@ class DataSection(Parameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartySection(Parameters):
+class PartySection(TableKeys):
     """One party: its name, and a share or a list of the columns of a common table, or a table of its own.
 
     With none of these its data are on its own machine, in a run over a network.
@@ -196,7 +260,7 @@ class PartySection(Parameters):
 
     def field_path(self, name: str) -> str:
         """Return ``[parties] NAME`` for what is written there, and ``[parties.NAME] key`` for keys of a section."""
-        if name == "share" or (name == "columns" and self.table is None):
+        if name == "share" or (name in ("columns", "drop") and self.table is None):
             return f"[parties] {self.name}"
         return f"[parties.{self.name}] {name}"
 
@@ -206,16 +270,22 @@ class PartySection(Parameters):
         check_unique(self.field_path("columns"), self.columns or (), "column")
         if self.table is not None:
             self._check_own_table()
-        elif self.roles() or self.monotone or self.unaligned is not None:
+        elif self.roles() or self.monotone or self.unaligned is not None or self.positive is not None:
             raise self.error("table", "required with id, label, weight, monotone and unaligned", code="missing")
-        elif self.share is not None and self.columns is not None:
+        elif self.format or self.text or self.hashed:
+            raise self.error(
+                "table", "required with format, text and hashed; else write them in [data]", code="missing"
+            )
+        elif (self.share is not None) + (self.columns is not None) + bool(self.drop) > 1:
             reason = "needs either a share of the columns or a list of them"
             raise JobError(reason, code="conflict", field=self.field_path("columns"))
+        elif any("," in column for column in self.drop):
+            raise self.error("drop", "names with a comma cannot be left out; list the party's columns instead")
 
     @property
     def elsewhere(self) -> bool:
         """Whether the party's data are not here but on its own machine."""
-        return self.table is None and self.share is None and self.columns is None
+        return self.table is None and self.share is None and self.columns is None and not self.drop
 
     def roles(self) -> dict[str, str]:
         """Return the columns of the party's table that are not features, by role."""
@@ -252,6 +322,12 @@ class PartySection(Parameters):
         if self.id is None:
             raise self.error("id", "required, since rows of different tables are matched by it", code="missing")
         check_roles(section, self.roles())
+        self.check_columns_kept(self.roles())
+        for column in self.drop:
+            if column in (self.columns or ()):
+                raise self.error("drop", f"{column!r} is listed under columns")
+        if self.positive is not None and self.label is None:
+            raise self.error("positive", "needs a label column")
         if self.weight is not None and self.label is None:
             raise self.error("weight", "needs a label column: only the active party weights the rows")
         if self.unaligned is not None:
