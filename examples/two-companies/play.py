@@ -54,7 +54,7 @@ def play(out: Path) -> None:
     together({"bank": (bank, (*as_bank, *rows, "--to", "predictions.parquet")), "telco": (telco, (*as_telco, *rows))})
     print()
     for row in pyarrow.parquet.read_table(bank / "predictions.parquet").slice(0, 3).to_pylist():
-        print(f"customer {row['id']}: probability {row['probability']:.3f}, prediction {row['prediction']}")
+        print(f"customer {row['customer']}: probability {row['probability_1']:.3f}, prediction {row['prediction']}")
 
     say("What telco has seen, from its own records:")
     shown = labelward("view", "show", "job-telco/telco/view", folder=telco).splitlines()

@@ -75,7 +75,7 @@ def main() -> None:
     import pyarrow.csv
     from cases import write_people_jobs
     from compare import Tolerance, write_values
-    from made_tables import PEOPLE, read_columns, write_tables
+    from made_tables import PEOPLE, read_columns, read_predictions, write_tables
     from sklearn.datasets import load_wine
 
     target = HERE / "v1"
@@ -117,7 +117,7 @@ def main() -> None:
         )
         out = made / f"{name}.parquet"
         product.run_command("predict", target / name, "--table", target / "table.csv", "--out", out)
-        expected[name] = {key: values for key, values in read_columns(out).items() if key != "id"}
+        expected[name] = {key: values for key, values in read_predictions(out).items() if key != "id"}
 
     company = target / "company"
     company.mkdir()
@@ -133,7 +133,7 @@ def main() -> None:
     )
     expected["company"] = {
         "views": {party: product.view_digest(company / f"run-{party}" / party / "view") for party in PEOPLE},
-        "predictions": read_columns(made / "company.parquet"),
+        "predictions": read_predictions(made / "company.parquet"),
     }
 
     product.run_command(

@@ -166,7 +166,7 @@ def test_files_that_exist_or_cannot_be_written(tmp_path: Path, call: Call, audit
     refused(call("attack", view, *common, "--out", tmp_path, "--force"), "is a folder")
     refused(call("predict", audited, "--out", kept, "--table", features), "guess.parquet")
     refused(call("attack", view, *common, "--out", tmp_path / "guess.csv"), "guess.csv", ".parquet")
-    refused(call("predict", audited, "--out", tmp_path / "p.csv", "--table", features), "p.csv", ".parquet")
+    refused(call("predict", audited, "--out", tmp_path / "p.txt", "--table", features), "p.txt", ".parquet")
     refused(call("init", kept), "guess.parquet", "--force")
 
 

@@ -201,7 +201,7 @@ def test_train_then_predict_in_a_new_process(tmp_path: Path, call: Call, job: Pa
         subprocess.run([str(each) for each in command], check=True, capture_output=True)
     one, other = (pyarrow.parquet.read_table(file) for file in files)
     assert one.equals(other)
-    assert one.column_names == ["id", "margin", "probability", "prediction"]
+    assert one.column_names == ["id", "margin", "probability_0", "probability_1", "prediction"]
     assert one.num_rows == 120
     truth = [int(line.split(",")[-1]) for line in (tmp_path / "table.csv").read_text().splitlines()[1:]]
     right = sum(int(guess) == label for guess, label in zip(one["prediction"].to_pylist(), truth, strict=True))

@@ -85,7 +85,7 @@ def test_predictions_and_the_page(firms: Path) -> None:
     predict_table(firms / "rehearsal", tables, firms / "here.parquet")
     here, there = (pyarrow.parquet.read_table(firms / f"{name}.parquet") for name in ("here", "there"))
     assert here.equals(there)
-    assert here.column_names == ["id", "margin_0", "margin_1", "probability", "prediction"]
+    assert here.column_names == ["id", "margin_0", "margin_1", "probability_0", "probability_1", "prediction"]
     meeting = Meeting()
     again = together(firms, meeting, run)
     assert {type(again["telco"]), type(again["shop"])} <= {PolicyError, PeerError}

@@ -145,8 +145,8 @@ def test_what_is_stored_of_a_party_are_names_and_gaps(make: Make, tmp_path: Path
 @pytest.mark.parametrize(
     ("label", "model", "columns"),
     [
-        ("two", {}, ["margin", "probability", "prediction"]),
-        ("two", {"kind": "forest"}, ["probability", "prediction"]),
+        ("two", {}, ["margin", "probability_no", "probability_yes", "prediction"]),
+        ("two", {"kind": "forest"}, ["probability_no", "probability_yes", "prediction"]),
         (
             "three",
             {},

@@ -121,7 +121,7 @@ def test_a_new_process_predicts_as_the_joined_model_does(
     )
     assert run.returncode == 0, run.stderr
     found = pq.read_table(target)
-    assert found.column_names == ["id", "margin", "probability", "prediction"]
+    assert found.column_names == ["id", "margin", "probability_no", "probability_yes", "prediction"]
     assert found["id"].to_pylist() == [f"{i:04d}" for i in range(240)]
     margin = dict(zip(found["id"].to_pylist(), found["margin"].to_pylist(), strict=True))
     chosen = with_defaults(own_tables)
@@ -133,7 +133,7 @@ def test_a_new_process_predicts_as_the_joined_model_does(
     expected = np.where(np.array(found["margin"]) > 0, "yes", "no")
     assert found["prediction"].to_pylist() == expected.tolist()
     np.testing.assert_allclose(
-        found["probability"], 1 / (1 + np.exp(-found["margin"].to_numpy())), rtol=1e-12
+        found["probability_yes"], 1 / (1 + np.exp(-found["margin"].to_numpy())), rtol=1e-12
     )  # the same formula: a few units in the last place
 
 

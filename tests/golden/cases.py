@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 import product
 from compare import Tolerance
-from made_tables import PEOPLE, read_columns, write_tables
+from made_tables import PEOPLE, read_columns, read_predictions, write_tables
 
 __all__ = ["CASES", "Case", "found_values"]
 
@@ -128,7 +128,7 @@ def predicted(run: Path, table: Path, mode: str = "one-round") -> dict[str, list
     """Return a trained model's predictions without the ids."""
     out = run.parent / f"{run.name}-{mode}.parquet"
     product.run_prediction(run, table, out, mode=mode)
-    return {name: values for name, values in read_columns(out).items() if name != "id"}
+    return {name: values for name, values in read_predictions(out).items() if name != "id"}
 
 
 def rehearsed(job: Path, folder: Path, seed: int, names: Iterable[str], *, views: bool = True) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def _people(folder: Path) -> Any:
     utility = product.run_training(job, run, seed=8, variant="none")
     out = folder / "predictions.parquet"
     product.run_prediction(run, {party: folder / f"{party}.csv" for party in PEOPLE}, out)
-    some = {name: values[::5] for name, values in read_columns(out).items()}
+    some = {name: values[::5] for name, values in read_predictions(out).items()}
     return found | {"training": utility | {"predictions": some}}
 
 
@@ -259,7 +259,7 @@ def _resumed(folder: Path) -> Any:
     return {
         "parties": records,
         "views": {party: product.view_digest(folder / f"run-{party}" / party / "view") for party in PEOPLE},
-        "predictions": {name: values[::5] for name, values in read_columns(out).items()},
+        "predictions": {name: values[::5] for name, values in read_predictions(out).items()},
     }
 
 

@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from sklearn import datasets
 
-__all__ = ["PEOPLE", "read_columns", "write_tables"]
+__all__ = ["PEOPLE", "read_columns", "read_predictions", "write_tables"]
 
 PEOPLE = ("bank", "telco", "shop")
 """The parties that have tables of their own; the first has the label."""
@@ -63,6 +63,19 @@ def _people(folder: Path) -> None:
             gone = draw.random(rows) < (0.12 if name in ("income", "area", "calls", "spent") else 0.0)
             table[name] = pa.array(values[order].tolist(), mask=gone[order])
         pa.csv.write_csv(pa.table(table), folder / f"{party}.csv")
+
+
+def read_predictions(path: Path) -> Mapping[str, list[Any]]:
+    """Return the columns of predictions in the form of the first versions: rows by id, and one probability of two."""
+    table = pa.parquet.read_table(path)
+    if table.column(0).to_pylist() != list(map(str, range(table.num_rows))):  # else the job names no ids
+        table = table.sort_by(table.column_names[0])
+    table = table.rename_columns(["id", *table.column_names[1:]])
+    shares = [name for name in table.column_names if name.startswith("probability_")]
+    if len(shares) == 2:
+        table = table.drop_columns(shares[:1])
+        table = table.rename_columns(["probability" if name == shares[1] else name for name in table.column_names])
+    return {str(name): values for name, values in table.to_pydict().items()}
 
 
 def read_columns(path: Path) -> Mapping[str, list[Any]]:

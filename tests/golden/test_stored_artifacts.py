@@ -12,7 +12,7 @@ import pytest
 import torch
 from cases import HERE
 from compare import differences, read_values
-from made_tables import PEOPLE, read_columns
+from made_tables import PEOPLE, read_columns, read_predictions
 
 from labelward.errors import LabelwardError
 
@@ -87,7 +87,7 @@ def test_a_stored_view_is_attacked_with_the_same_guess(v1: Path) -> None:
 def test_a_stored_model_predicts_what_it_predicted(v1: Path, name: str) -> None:
     out = v1 / "predictions.parquet"
     product.run_command("predict", v1 / name, "--table", v1 / "table.csv", "--out", out)
-    assert_expected(name, {key: values for key, values in read_columns(out).items() if key != "id"})
+    assert_expected(name, {key: values for key, values in read_predictions(out).items() if key != "id"})
 
 
 def test_a_stored_model_is_explained_and_exported(v1: Path) -> None:
@@ -114,7 +114,7 @@ def test_parties_predict_with_their_stored_shares(v1: Path) -> None:
     company, out = v1 / "company", v1 / "predictions.parquet"
     tables = {party: company / f"{party}.csv" for party in PEOPLE}
     product.run_parties_prediction(product.Company(company, PEOPLE), tables, out)
-    assert_expected("company/predictions", read_columns(out))
+    assert_expected("company/predictions", read_predictions(out))
 
 
 def test_the_pages_of_parties_are_rendered(v1: Path) -> None:

@@ -281,12 +281,13 @@ def test_files_that_cannot_be_written(name: str, tmp_path: Path) -> None:
 # -- misbehaving peers -----------------------------------------------------------------------------------------------
 
 GOOD = {"names": (), "width": 2, "categorical": (1,), "columns": (0, 1, 0), "thresholds": (0.0, 0.0, 1.0),
-        "missing_left": (2,), "categories": {1: (0, 2)}}  # fmt: skip
+        "missing_left": (2,), "categories": {1: (0, 2)}, "values": {}}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "change",
     [
+        {"values": {0: ("x",)}},
         {"columns": (0, 1)},
         {"columns": (0, 1, 2)},
         {"columns": (0, 1, -1)},

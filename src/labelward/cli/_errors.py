@@ -41,11 +41,11 @@ def fail(message: str, code: int, label: str = "error") -> NoReturn:
     raise typer.Exit(code)
 
 
-def check_output_file(path: Path, *, force: bool, ending: str = "") -> None:
+def check_output_file(path: Path, *, force: bool, ending: str | tuple[str, ...] = "") -> None:
     """Check that an output file can be written, before any work is done.
 
     Args:
-        ending: required ending of its name.
+        ending: required ending of its name, or several to choose from.
 
     Raises:
         OutputError: it exists already, or cannot be written.
@@ -57,7 +57,8 @@ def check_output_file(path: Path, *, force: bool, ending: str = "") -> None:
     if path.is_dir():
         raise OutputError("is a folder; give the name of a file", code="exists", field=str(path), value=str(path))
     if not path.name.endswith(ending):
-        raise OutputError(f"the file name must end in {ending}", code="choice", field=str(path), value=path.name)
+        wanted = ending if isinstance(ending, str) else " or ".join(ending)
+        raise OutputError(f"the file name must end in {wanted}", code="choice", field=str(path), value=path.name)
     if not path.parent.is_dir():
         reason = f"cannot be written: the folder {path.parent} does not exist"
         raise OutputError(reason, code="not-found", field=str(path), value=str(path.parent))

@@ -14,6 +14,7 @@ from labelward.cli._errors import MAX_SEED, check_output_file, fail, prefix_job_
 from labelward.cli._options import Repeat
 from labelward.cli._output import pluralize, warn
 from labelward.cli._run_log import RunLog
+from labelward.job.table_formats import PREDICTION_SUFFIXES
 
 if TYPE_CHECKING:
     from labelward.job import Job
@@ -50,7 +51,8 @@ def party_command(
         typer.Option("--predict", metavar="TABLE", help="Predict new rows of this party with the trained model."),
     ] = None,
     predictions: Annotated[
-        Path | None, typer.Option("--to", help="With --predict, active party only: output file (.parquet).")
+        Path | None,
+        typer.Option("--to", help="With --predict, active party only: output file (.parquet, .csv, .jsonl)."),
     ] = None,
     mode: Annotated[
         Literal["one-round", "levels"], typer.Option(help="With --predict, active party only: as in labelward predict.")
@@ -68,7 +70,7 @@ def party_command(
     job = load_job(job_file)
     folder = out or job_file.with_name(f"{job_file.stem}-{name}")
     if predictions is not None:
-        check_output_file(predictions, force=force, ending=".parquet")
+        check_output_file(predictions, force=force, ending=PREDICTION_SUFFIXES)
     reasons = insecure_settings(job) if rows is None else []
     if reasons and not json_log:  # the first JSON line says so, too
         typer.echo(f"INSECURE: {', '.join(reasons)}; do not use this setting between companies", err=True)

@@ -11,6 +11,7 @@ from labelward.cli._errors import MAX_SEED, check_output_file, fail, prefix_job_
 from labelward.cli._options import Force, Quiet, Repeat, model_parties, resolve_tables
 from labelward.cli._output import pluralize, warn, warn_insecure
 from labelward.cli._progress import ProgressDisplay
+from labelward.job.table_formats import PREDICTION_SUFFIXES
 
 if TYPE_CHECKING:
     from labelward.protocols.family import ValidationHistory
@@ -84,7 +85,7 @@ def _best_round(watched: ValidationHistory) -> str:
 
 def predict_command(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Output folder of labelward train.")],
-    out: Annotated[Path, typer.Option(help="Output file for the predictions (.parquet).")],
+    out: Annotated[Path, typer.Option(help=f"Output file for the predictions ({', '.join(PREDICTION_SUFFIXES)}).")],
     table: Annotated[Path | None, typer.Option(help="Table with the columns of all parties.")] = None,
     party: Annotated[list[str] | None, typer.Option(help="A party's own table, as NAME=TABLE. Repeatable.")] = None,
     mode: Annotated[
@@ -96,7 +97,7 @@ def predict_command(
     force: Force = False,
 ) -> None:
     """Predict new rows with the model shares of all parties."""
-    check_output_file(out, force=force, ending=".parquet")
+    check_output_file(out, force=force, ending=PREDICTION_SUFFIXES)
     tables = resolve_tables(model_parties(run_dir), table, party or [])
     from labelward.federation.predict import predict_table as run_predict
 

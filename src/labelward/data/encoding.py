@@ -112,6 +112,9 @@ def _unusable(wrong: Sequence[DataError], place: str) -> DataError:
     """Return one error for all columns of a table that cannot be used."""
     if len(wrong) == 1:
         return wrong[0]
+    if all("row 0," in error.reason for error in wrong):
+        reason = "looks like a second line of names, since row 0 alone is no number or date in these columns; remove it"
+        return DataError(reason, code="columns", field=place, value=tuple(error.field for error in wrong))
     told = [str(error).removeprefix(f"{place}, ") for error in wrong[:_MOST_TOLD]]
     more = [f"and {len(wrong) - _MOST_TOLD} more"] if len(wrong) > _MOST_TOLD else []
     reason = "\n  ".join([f"{len(wrong)} columns cannot be used; correct them, or list them under drop", *told, *more])

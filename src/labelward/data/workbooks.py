@@ -14,6 +14,8 @@ from labelward.data.delimited import MAX_COLUMNS, read_texts
 from labelward.errors import DataError, DataNote, DependencyError
 from labelward.job.table_formats import WrittenForm
 
+_CONTAINER = b"\xd0\xcf\x11\xe0"  # of older versions, and of newer ones with a password
+
 
 def read_workbook(file: Path, text: Sequence[str], form: WrittenForm) -> pa.Table:
     """Return the table of a sheet; cells keep their types, and a column of several types becomes text.
@@ -36,6 +38,9 @@ def read_workbook(file: Path, text: Sequence[str], form: WrittenForm) -> pa.Tabl
     except calamine.PasswordError as error:
         raise DataError("has a password; save it without one", code="unreadable", field=place) from error
     except calamine.CalamineError as error:
+        with file.open("rb") as start:
+            if file.suffix.lower() == ".xlsx" and start.read(len(_CONTAINER)) == _CONTAINER:
+                raise DataError("has a password; save it without one", code="unreadable", field=place) from error
         reason = f"cannot be read as a workbook ({' '.join(str(error).split())})"
         raise DataError(reason, code="unreadable", field=place) from error
     with book:

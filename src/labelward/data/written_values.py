@@ -44,7 +44,7 @@ _DAY_FIRST = ("%d.%m.%Y", "%d/%m/%Y", "%d-%m-%Y", "%d.%m.%y", "%d/%m/%y")
 _MONTH_FIRST = ("%m/%d/%Y", "%m-%d-%Y", "%m/%d/%y")
 _ORDERED = {"day-first": _DAY_FIRST, "month-first": _MONTH_FIRST}
 _NAMED = ("%Y/%m/%d", "%Y.%m.%d", "%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
-LOOKS_DATED = r"^(\d{1,4}[./ -](\d{1,2}|[A-Za-z]{3,9})[./ -]\d{2,4}|[A-Za-z]{3,9} \d{1,2}, \d{4})( .*)?$"
+LOOKS_DATED = r"^(\d{1,4}[./ -](\d{1,2}|[A-Za-z]{3,9})[./ -]\d{1,4}|[A-Za-z]{3,9} \d{1,2}, \d{4})( .*)?$"
 """Pattern of the texts that may be dates."""
 _LOOKS_DATED = re.compile(LOOKS_DATED)
 

@@ -58,10 +58,12 @@ class AlignedRows:
     Attributes:
         columns: for each party its encoded columns, [rows, ...].
         ids: of the rows, which the parties compare; None where one user holds all columns.
+        place: int64 [rows], where each row stands in the active party's table; None where one user holds all columns.
     """
 
     columns: Mapping[str, NDArray[Any]]
     ids: NDArray[np.str_] | None = None
+    place: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -159,10 +161,12 @@ class FederatedModel:
             name: load_rows(self.job, share, tables[name], self.dates.get(name, ()), own, warn)
             for name, share in self.shares.items()
         }
-        ids = read[self.active][0]
+        own_rows = read[self.active]
         for name in self.parties[1:]:
-            check_same_ids("bring", (self.active, ids), (name, read[name][0]))
-        return AlignedRows(ids=ids, columns={name: x for name, (_, x) in read.items()})
+            check_same_ids("bring", (self.active, own_rows.ids), (name, read[name].ids))
+        return AlignedRows(
+            ids=own_rows.ids, place=own_rows.place, columns={name: those.columns for name, those in read.items()}
+        )
 
     def predict(self, rows: AlignedRows, mode: PredictMode = "one-round") -> Floats:
         """Return the margins of rows: float64 [rows, outputs].
@@ -338,10 +342,17 @@ class InferenceSession(FederationSession):
         return Proposal(parties=self.parties, job={"model": model}, ids=self.ids, bits=0, precision=0, insecure=False)
 
 
-def load_rows(
-    job: Job, share: PartyShare, path: Path, dates: Collection[str], own: bool, warn: Warn
-) -> tuple[NDArray[np.str_], Floats]:
-    """Return ids and columns of one party's rows, sorted by id where the job names an id column.
+@dataclass(frozen=True, kw_only=True)
+class PartyRows:
+    """Rows of one party, in the order of the conversation: sorted by id where the job names an id column."""
+
+    ids: NDArray[np.str_]  # text [rows]
+    columns: Floats  # [rows, F], encoded
+    place: NDArray[np.int64]  # int64 [rows], where each row stands in the party's table
+
+
+def load_rows(job: Job, share: PartyShare, path: Path, dates: Collection[str], own: bool, warn: Warn) -> PartyRows:
+    """Return the rows of one party.
 
     Args:
         job: of the training.
@@ -366,10 +377,11 @@ def load_rows(
             "treated as missing"
         )
     if column is None:
-        return np.arange(table.num_rows).astype(np.str_), x
+        rows = np.arange(table.num_rows)
+        return PartyRows(ids=rows.astype(np.str_), columns=x, place=rows)
     ids = read_ids(table, column, place)
     order = np.argsort(ids)
-    return ids[order], x[order]
+    return PartyRows(ids=ids[order], columns=x[order], place=order)
 
 
 def _unknown(share: PartyShare, x: Floats) -> Iterator[str]:

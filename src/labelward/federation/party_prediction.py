@@ -66,8 +66,8 @@ def predict_as_party(
         )
     programs = model_family(job.model)
     share, record = _share(programs, run, party)
-    ids, x = load_rows(job, share, table, record.dates, True, warn)
-    session = InferenceSession.of(programs, {party: share}, ids.tolist())
+    rows = load_rows(job, share, table, record.dates, True, warn)
+    session = InferenceSession.of(programs, {party: share}, rows.ids.tolist())
     defended = party_variant(job, party, record.defense) if record.defense else Variant()
 
     def context(transport: Transport) -> Context:
@@ -82,17 +82,17 @@ def predict_as_party(
         session.handshake(ctx)
         if out is None:
             count_queries(run / party, ctx.active, session.ids, job.connection().row_queries)
-        margins = programs.predict(ctx, share, x, mode)
+        margins = programs.predict(ctx, share, rows.columns, mode)
         if out is not None:
-            write_predictions(out, programs, share, session.ids, margins)
+            write_predictions(out, programs, share, margins, (job.active.id or "id", rows.ids, rows.place))
 
     network, _ = join(job, party, "predict", log)
     try:
         run_until_complete(network, context, live, log)
-        log("predicted", {"rows": len(ids)})
+        log("predicted", {"rows": len(rows.ids)})
     finally:
         network.close()
-    return len(ids)
+    return len(rows.ids)
 
 
 def _share(programs: ModelFamily[Any], run: Path, party: str) -> tuple[PartyShare, PartyRecord]:

@@ -62,6 +62,9 @@ READERS: dict[str, str] = {
     ".ods": "labelward.data.workbooks:read_workbook",
 }
 
+PREDICTION_SUFFIXES = (".parquet", ".csv", ".jsonl")
+"""Of the files that predictions are written to; the last holds one JSON object a line."""
+
 _COMPRESSED = (".gz", ".zst")  # of text files
 
 

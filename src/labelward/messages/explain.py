@@ -100,6 +100,7 @@ class ExportRecords(Message, frozen=True):
         thresholds: left is x ≤ threshold.
         missing_left: records where missing values go left.
         categories: of records on categorical columns the codes that go left.
+        values: of categorical columns, by position, the texts that the codes stand for; empty where names are kept.
     """
 
     names: Annotated[tuple[str, ...], exempt(_CONSENT)]
@@ -109,3 +110,4 @@ class ExportRecords(Message, frozen=True):
     thresholds: Annotated[tuple[float, ...], exempt(_CONSENT)]
     missing_left: Annotated[tuple[int, ...], exempt(_CONSENT)]
     categories: Annotated[dict[int, tuple[int, ...]], exempt(_CONSENT)]
+    values: Annotated[dict[int, tuple[str, ...]], exempt(_CONSENT)]

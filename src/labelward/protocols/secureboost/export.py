@@ -102,6 +102,7 @@ def _export_records(share: ModelShare, *, names: bool) -> ExportRecords:
         thresholds=share.own.thresholds,
         missing_left=share.own.missing_left,
         categories=dict(share.own.categories),
+        values={share.columns.index(name): texts for name, texts in share.categories.items()} if names else {},
     )
 
 
@@ -111,6 +112,7 @@ def _check(peer: str, sent: ExportRecords, records: int) -> None:
         0 <= sent.width <= _MOST_COLUMNS
         and len(sent.columns) == len(sent.thresholds) == records
         and len(sent.names) in (0, sent.width)
+        and set(sent.values) <= set(sent.categorical)
         and all(0 <= column < sent.width for column in (*sent.columns, *sent.categorical))
         and not any(math.isnan(threshold) for threshold in sent.thresholds)
         and all(0 <= record < records for record in (*sent.missing_left, *sent.categories))

@@ -51,7 +51,8 @@ def xgboost_json(share: ModelShare, records: Mapping[str, ExportRecords]) -> byt
     """Return the model as XGBoost's JSON.
 
     Its columns are those of all parties in party order, each party's in the order of its share; values of categorical
-    columns are the parties' codes.
+    columns are the parties' codes. The attributes ``labelward.classes`` and ``labelward.categories`` hold a list of the
+    classes, and for each categorical column whose owner tells it the list of texts that the codes stand for.
 
     Args:
         records: every party's splits.
@@ -80,7 +81,7 @@ def xgboost_json(share: ModelShare, records: Mapping[str, ExportRecords]) -> byt
         "trees": trees,
     }
     learner = {
-        "attributes": {},
+        "attributes": _attributes(share, records, names),
         "feature_names": names,
         "feature_types": types,
         "gradient_booster": {"model": model, "name": "gbtree"},
@@ -93,7 +94,23 @@ def xgboost_json(share: ModelShare, records: Mapping[str, ExportRecords]) -> byt
         },
         "objective": objective,
     }
-    return json.dumps({"learner": learner, "version": [3, 2, 0]}).encode()
+    return _text({"learner": learner, "version": [3, 2, 0]}).encode()
+
+
+def _text(value: Any) -> str:
+    """Return JSON with all characters as they are: XGBoost takes an escape literally."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _attributes(share: ModelShare, records: Mapping[str, ExportRecords], names: Sequence[str]) -> dict[str, str]:
+    """Return what XGBoost keeps but does not use: the names of classes and categories, as JSON."""
+    values: dict[str, Sequence[str]] = {}
+    start = 0
+    for party in share.parties:
+        values |= {names[start + column]: texts for column, texts in records[party].values.items()}
+        start += records[party].width
+    told = {"labelward.classes": share.classes, "labelward.categories": values}
+    return {name: _text(value) for name, value in told.items() if value}
 
 
 def above(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
