@@ -377,7 +377,7 @@ class TestOutputFolder:
         out, _ = finished
         before = snapshot(out)
         other = job(model={"trees": 3, "depth": 3, "feature_fraction": 0.8}, run={"seeds": [1]})
-        with refused(OutputError, "other-run", field=str(out), value=("model.trees", "run.seeds")):
+        with refused(OutputError, "other-run", field=str(out), value=("model.trees",)):
             audit(other, out)
         assert snapshot(out) == before
 
@@ -387,7 +387,7 @@ class TestOutputFolder:
         (out / "notes.txt").write_text("mine")
         rows = audit(job(defense=None, attack=None, run={"seeds": [4]}), out, force=True)
         assert [row.seed for row in rows] == [4, 4]
-        assert sorted(path.name for path in (out / "data").iterdir()) == ["4"]
+        assert sorted(path.name for path in (out / "data").iterdir()) == ["4", "source.json"]
         assert (out / "notes.txt").read_text() == "mine"
 
     @pytest.mark.parametrize("force", [False, True])
@@ -584,7 +584,7 @@ def test_a_table_that_changed_is_refused_on_resume(job: Jobs, tmp_path: Path) ->
     audit(asked, tmp_path / "out")
     (tmp_path / "out" / "results.jsonl").unlink()
     write(2)
-    with refused(OutputError, "other-run", field=str(tmp_path / "out" / "data" / "1" / "active.parquet")):
+    with refused(OutputError, "other-run", field=str(tmp_path / "out" / "data" / "source.json")):
         audit(asked, tmp_path / "out")
 
 

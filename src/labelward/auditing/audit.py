@@ -23,7 +23,8 @@ from labelward.attacks.base import UPPER_BOUND, Attack, AttackerData, Guess, Lab
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.auditing.measure import (
     AttackedView,
-    FinishedTraining,
+    StoredTraining,
+    Training,
     attack_training,
     attackers_of,
     own_data,
@@ -46,6 +47,7 @@ from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import (
     VIEW,
     Protections,
+    SimulationResult,
     insecure_reasons,
     key_info,
 )
@@ -61,7 +63,7 @@ from labelward.party.view import View
 from labelward.planning.cost_model import CostModel, cost_model, estimate_or_none
 from labelward.protocols.family import ModelFamily
 from labelward.rng import SecureRandom
-from labelward.runs.directory import check_output, locked_output, store_data
+from labelward.runs.directory import check_output, locked_output, store_data, store_source, stored_job
 from labelward.runs.estimate import Estimate
 from labelward.runs.malicious_runs import MaliciousRun, malicious_behavior, malicious_runs
 from labelward.runs.private_seeds import PRIVATE_FILE, Seeds, keep_seeds, resolve_seeds, stored_seeds
@@ -78,6 +80,7 @@ from labelward.runs.schema import (
     budget_texts,
     read_rows,
     read_run,
+    replace_rows,
     run_folder,
     write_run,
 )
@@ -98,8 +101,11 @@ def audit(
 ) -> list[ResultRow]:
     """Run what a job asks for, or what is missing of it, and return all rows.
 
+    In the folder of an earlier audit, what is stored counts: a job may have more seeds, defenses and attacks than were
+    asked for before. Attacks that are new run on the stored views, and those that were asked for before stay.
+
     Args:
-        out: a new folder, or that of an audit of the same job, which is resumed.
+        out: a new folder, or that of an audit of a job that differs in seeds, defenses and attacks only.
         force: clear a folder of an audit of any job first.
         watch: hears how far it is.
         protections: where keys come from; a seeded source is refused.
@@ -120,6 +126,13 @@ def audit(
     job = with_defaults(job)
     check_job(job)
     check_output(out, job, "audit", force=force)
+    whole = job if force else _grown(out, job)
+    job = dataclasses.replace(
+        job,
+        attacks=whole.attacks,
+        run=dataclasses.replace(job.run, seeds=tuple(seed for seed in whole.run.seeds if seed in job.run.seeds)),
+    )
+    check_job(whole)
     source = load_tables(job)
     private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
     first = load_dataset(job, job.run.seeds[0], source, private=private)
@@ -128,8 +141,9 @@ def audit(
     for seed in job.run.seeds[1:]:  # refuse an unusable draw before anything is written
         load_dataset(job, seed, source, private=private)
     attacks = _with_standing(job, first)
-    with locked_output(out, job, force=force):
+    with locked_output(out, whole, force=force):
         _check_begun(out)
+        store_source(out, source.tables)
         private = keep_seeds(out, private)
         engine = make_engine(job.encryption)
         try:
@@ -137,6 +151,21 @@ def audit(
         finally:
             engine.close()
         return read_rows(out)
+
+
+def _grown(out: Path, job: Job) -> Job:
+    """Return a job with the seeds, defenses and attacks that an audit in a folder was asked for before, these first."""
+    earlier = stored_job(out)
+    if earlier is None:
+        return job
+    earlier = with_defaults(earlier)
+    seeds = dict.fromkeys((*earlier.run.seeds, *job.run.seeds))
+    return dataclasses.replace(
+        job,
+        defenses=(*earlier.defenses, *(each for each in job.defenses if each not in earlier.defenses)),
+        attacks=(*earlier.attacks, *(each for each in job.attacks if each not in earlier.attacks)),
+        run=dataclasses.replace(job.run, seeds=tuple(seeds)),
+    )
 
 
 def _with_standing(job: Job, data: VerticalDataset) -> tuple[ComponentSpec, ...]:
@@ -240,7 +269,7 @@ class _Run:
     at: _Seed
     deviation: MaliciousRun | None
     folder: Path
-    training: FinishedTraining
+    training: Training
     estimate: Estimate | None
 
 
@@ -277,7 +306,11 @@ class _Audit:
             self.watch("runs", finished, total, _label(variant, seed, deviation))
             if current is None or current.seed != seed:
                 current = self._prepare(seed)
-            self._train(current, variant, deviation)
+            earlier = self._earlier(seed, variant, deviation)
+            if earlier:
+                self._attack_stored(current, variant, deviation, earlier)
+            else:
+                self._train(current, variant, deviation)
             finished += 1
         self.watch("runs", finished, total, "")
 
@@ -379,23 +412,51 @@ class _Audit:
             deviation=deviation,
         )
         run = _Run(at, deviation, folder, training, estimate)
-        rows, accounts = self._attack(run)
+        worth = utility(self.programs, training.ended.margins, at.data, at.beside)
+        rows, accounts = self._attack(run, utility=worth, cost=training.ended.cost)
         if self.explained and at.seed == self.job.run.seeds[0]:
             self.watch("explanations", 0, 0, detail)
             passive = [each.name for each in self.job.passive if not self.attackers or each.name in self.attackers]
             at.explainer.explain(folder, passive if deviation is None else (deviation.party,))
-        write_run(self.out, self._details(run, accounts))
+        write_run(self.out, self._details(run, training.ended, accounts))
         for row in rows:
             if row.key() not in self.done:
                 append_row(self.out, row)
                 self.done.add(row.key())
 
-    def _attack(self, run: _Run) -> tuple[list[ResultRow], list[AttackAccount]]:
+    def _earlier(self, seed: int, variant: Variant, deviation: MaliciousRun | None) -> list[ResultRow]:
+        """Return the stored rows of a training that came to its end; empty if it did not."""
+        slug = "" if deviation is None else deviation.slug
+        if read_run(self.out, variant.as_list(), seed, slug) is None:
+            return []
+        found = (row for row in read_rows(self.out) if (row.seed, list(row.defense)) == (seed, variant.as_list()))
+        return [
+            row
+            for row in found
+            if deviation == (MaliciousRun.of(row.party, row.behavior) if row.party and row.behavior else None)
+        ]
+
+    def _attack_stored(
+        self, at: _Seed, variant: Variant, deviation: MaliciousRun | None, earlier: Sequence[ResultRow]
+    ) -> None:
+        """Attack the stored views of a training again, with all attacks: figures of privacy depend on all of them."""
+        slug = "" if deviation is None else deviation.slug
+        details = read_run(self.out, variant.as_list(), at.seed, slug)
+        assert details is not None
+        folder = run_folder(self.out, variant.as_list(), at.seed, slug)
+        training = StoredTraining.load(self.job, at.data, variant, folder, seed=at.seed)
+        run = _Run(at, deviation, folder, training, None)
+        rows, accounts = self._attack(run, utility=earlier[0].utility, cost=earlier[0].cost)
+        write_run(self.out, replace(details, attacks=tuple(accounts)))
+        replace_rows(self.out, {row.key() for row in (*earlier, *rows)}, rows)
+        self.done |= {row.key() for row in rows}
+
+    def _attack(self, run: _Run, **common: Any) -> tuple[list[ResultRow], list[AttackAccount]]:
+        """Run all attacks on a training; ``common``: utility and cost, which its rows share."""
         accounts: list[AttackAccount] = []
         leakages: dict[tuple[str | None, ComponentSpec | None], Any] = {}
         guesses: dict[str, list[tuple[ComponentSpec, ViewGuess]]] = {}
         at, training = run.at, run.training
-        worth = utility(self.programs, training.ended.margins, at.data, at.beside)
         versions = library_versions(self.programs.libraries)
         attackers = self._attackers(run.deviation)
         present = [(party, attack) for party, attack in attackers if party is not None and attack is not None]
@@ -420,7 +481,7 @@ class _Audit:
             figures = at.privacy(training.view(party), [each for _, each in attacked], training.variant)
             for (attack, _), of_attack in zip(attacked, figures, strict=True):
                 leakages[party, attack].update(of_attack)
-        common: dict[str, Any] = {"utility": worth, "cost": training.ended.cost, "versions": versions}
+        common["versions"] = versions
         rows = [self._row(at.seed, training.variant, *each, leakage=leakages.get(each), **common) for each in attackers]
         return rows, accounts
 
@@ -438,8 +499,8 @@ class _Audit:
         folders = [run_folder(self.out, run.training.variant.as_list(), seed) / party / VIEW for seed in earlier]
         return tuple(View.load(folder) for folder in folders if (folder / FILE_NAME).exists())
 
-    def _details(self, run: _Run, accounts: list[AttackAccount]) -> RunDetails:
-        at, ended, views = run.at, run.training.ended, run.training.views
+    def _details(self, run: _Run, ended: SimulationResult, accounts: list[AttackAccount]) -> RunDetails:
+        at, views = run.at, run.training.views
         active = at.data.parties[0].name
         applied = [(party, each) for party in views for each in views[party].applied() if each["stage"] == "end"]
         off = run.deviation

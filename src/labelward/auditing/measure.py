@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ from labelward.federation.components import (
 )
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.progress import Watch, no_log
-from labelward.federation.simulation import VIEW, Protections, SimulationResult, simulate_job
+from labelward.federation.simulation import MODEL, VIEW, Protections, SimulationResult, simulate_job
 from labelward.he import Engine
 from labelward.job import ComponentSpec, Job, Variant
 from labelward.leakage.run_attack import AttackResult, attack_and_score
@@ -33,7 +34,7 @@ from labelward.metrics.utility import utility_scores
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.joined_view import SEPARATOR, JoinedView
 from labelward.party.view import View
-from labelward.protocols.family import attacker_data
+from labelward.protocols.family import PartyShare, attacker_data
 from labelward.rng import PrivateSeed, SecureRandom
 from labelward.runs.checks import Metrics
 from labelward.runs.malicious_runs import MaliciousRun, malicious_behavior
@@ -43,17 +44,21 @@ OtherViews = Callable[[str], tuple[View, ...]]
 """Returns a party's views of the same variant with other seeds."""
 
 
-@dataclass(frozen=True)
-class FinishedTraining:
-    """A training that came to its end, with the views of all parties."""
+@dataclass(frozen=True, kw_only=True)
+class Training(ABC):
+    """A training that came to its end, with the views and the shares of all parties."""
 
     job: Job
     data: VerticalDataset
     seed: int
     variant: Variant
-    ended: SimulationResult
     views: Mapping[str, View]
     joined: dict[str, View] = field(default_factory=dict)
+
+    @property
+    @abstractmethod
+    def shares(self) -> Mapping[str, PartyShare]:
+        """By party its part of the model."""
 
     def view(self, party: str) -> View:
         """Return the view of a party, or of a coalition."""
@@ -66,11 +71,47 @@ class FinishedTraining:
         programs, members = model_family(self.job.model), self.view(party).members
         found = {}
         for view in members:
-            own = programs.own(view, own_data(self.data, view.party), self.ended.shares[view.party])
+            own = programs.own(view, own_data(self.data, view.party), self.shares[view.party])
             if attack.reads_other_runs and other_views is not None:
                 own = dataclasses.replace(own, other_runs=other_views(view.party))
             found[view.party] = own
         return joined_data(list(found), list(found.values())) if len(found) > 1 else found[party]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedTraining(Training):
+    """A training that this process ran."""
+
+    ended: SimulationResult
+
+    @property
+    def shares(self) -> Mapping[str, PartyShare]:
+        """By party its part of the model."""
+        return self.ended.shares
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTraining(Training):
+    """A training that an earlier process ran, for further attacks."""
+
+    stored: Mapping[str, PartyShare]
+
+    @property
+    def shares(self) -> Mapping[str, PartyShare]:
+        """By party its part of the model."""
+        return self.stored
+
+    @classmethod
+    def load(cls, job: Job, data: VerticalDataset, variant: Variant, folder: Path, *, seed: int) -> StoredTraining:
+        """Return the training of a run's folder.
+
+        Raises:
+            FileFormatError: a view or share is missing, damaged or purged.
+        """
+        programs, names = model_family(job.model), [party.name for party in data.parties]
+        views = {name: View.load(folder / name / VIEW) for name in names}
+        shares = {name: programs.load(folder / name / MODEL) for name in names}
+        return cls(job=job, data=data, seed=seed, variant=variant, views=views, stored=shares)
 
 
 @dataclass(frozen=True)
@@ -215,7 +256,7 @@ def run_training(
         checkpoints=checkpoints,
     )
     if folder is None:
-        return FinishedTraining(job, data, seed, variant, ended, ended.views)
+        return FinishedTraining(job=job, data=data, seed=seed, variant=variant, views=ended.views, ended=ended)
     views = {party.name: View.load(folder / party.name / VIEW) for party in data.parties}
     for party, view in views.items():
         if view.ended != "complete":
@@ -225,11 +266,11 @@ def run_training(
                 field=str(folder / party / VIEW),
                 value=view.ended,
             )
-    return FinishedTraining(job, data, seed, variant, ended, views)
+    return FinishedTraining(job=job, data=data, seed=seed, variant=variant, views=views, ended=ended)
 
 
 def attack_training(
-    training: FinishedTraining,
+    training: Training,
     attackers: Sequence[tuple[str, ComponentSpec]],
     other_views: OtherViews | None = None,
 ) -> Iterator[AttackedView]:

@@ -8,7 +8,7 @@ import typer
 
 from labelward.cli._errors import ErrorHandlingGroup
 from labelward.cli.attack import attack_command, score_command
-from labelward.cli.audit import audit_command, demo, report
+from labelward.cli.audit import audit_command, compare, demo, report
 from labelward.cli.certs import certs
 from labelward.cli.doctor import doctor_command
 from labelward.cli.explain import explain, export
@@ -65,6 +65,7 @@ app.command("attack")(attack_command)
 app.command("score")(score_command)
 app.command("list")(list_command)
 app.command("report")(report)
+app.command("compare")(compare)
 app.command("doctor")(doctor_command)
 app.add_typer(view, name="view")
 app.add_typer(certs, name="certs")

@@ -1,4 +1,4 @@
-"""``labelward audit``, ``labelward demo`` and ``labelward report``."""
+"""``labelward audit``, ``labelward demo``, ``labelward report`` and ``labelward compare``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labelward.cli._errors import fail, prefix_job_file
+from labelward.cli._errors import check_output_file, fail, prefix_job_file
 from labelward.cli._options import Quiet, Repeat
-from labelward.cli._output import print_json, warn, warn_insecure
+from labelward.cli._output import print_json, print_table, warn, warn_insecure
 from labelward.cli._progress import ProgressDisplay
 from labelward.cli._summary import as_json, print_summary
 from labelward.errors import DependencyError
@@ -28,7 +28,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 def audit_command(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="Job file: what to train, defend and attack.")],
-    out: Annotated[Path, typer.Option(help="Folder for results; an unfinished audit of the same job is resumed.")],
+    out: Annotated[Path, typer.Option(help="Folder for results; an earlier audit there goes on, and may grow.")],
     repeat: Repeat = None,
     force: Force = False,
     json: Json = False,
@@ -66,6 +66,24 @@ def report(
         typer.echo(str(write_tune_page(folder)))
         return
     typer.echo(str(write_party_report(folder) if is_party_run(folder) else write_report(folder, warn=warn)))
+
+
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="AUDIT...", help="Output folders of two audits or more.")],
+    out: Annotated[Path | None, typer.Option(help="Output file for a page (.html).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the page.")] = False,
+) -> None:
+    """Compare audits: what differs between their jobs, and their utility, leakage and cost side by side."""
+    if out is not None:
+        check_output_file(out, force=force, ending=".html")
+    from labelward.report.comparison import compare_audits, write_comparison
+
+    comparison = compare_audits(folders)
+    typer.echo(comparison.title)
+    for table in comparison.tables:
+        print_table(table.caption, table.header, table.rows, words=table.words)
+    if out is not None:
+        typer.echo(f"wrote {write_comparison(comparison, out)}")
 
 
 def demo_text() -> str:

@@ -8,7 +8,7 @@ from labelward.data.labels import encode_labels, encode_regression_targets, enco
 from labelward.data.loading import RawTables, load_dataset, load_tables
 from labelward.data.party_tables import PartyTable, encode_party, load_active, load_party_table, most_columns
 from labelward.data.splitting import DataSplit
-from labelward.data.tables import as_table, check_same_ids, read_ids, read_source, read_table
+from labelward.data.tables import as_table, check_same_ids, read_ids, read_source, read_table, table_digest
 
 __all__ = [
     "CatalogueEntry",
@@ -38,6 +38,7 @@ __all__ = [
     "read_source",
     "read_table",
     "source_column",
+    "table_digest",
     "transform",
     "transform_splits",
     "warn_of_label_proxies",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import warnings
@@ -110,6 +111,22 @@ def as_table(rows: Any, name: str = "table") -> pa.Table:
         return _validated(_convert(lambda: pa.table(rows), name), name)
     reason = f"must be an Arrow or pandas table or a mapping of arrays but got {type(rows).__name__}"
     raise DataError(reason, code="type", field=name, value=type(rows).__name__)
+
+
+def table_digest(table: pa.Table) -> str:
+    """Return the SHA-256 of a table's names, types and values, as hex; how it is cut into chunks does not matter."""
+    digest = hashlib.sha256()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        values = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        digest.update(f"{name}\0{values.type}\0{len(values)}\0".encode())
+        digest.update(pc.is_null(values).to_numpy(zero_copy_only=False).tobytes())
+        if pa.types.is_primitive(values.type) and not pa.types.is_boolean(values.type):
+            whole = values.drop_null().combine_chunks()
+            flat = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) and whole.num_chunks else whole
+            digest.update(flat.to_numpy(zero_copy_only=False).tobytes() if len(flat) else b"")
+        else:
+            digest.update("\0".join(map(str, values.drop_null().to_pylist())).encode())
+    return digest.hexdigest()
 
 
 def find_column(table: pa.Table, column: str, place: str) -> Any:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import msgspec
 
-from labelward.errors import DependencyError, OutputError
+from labelward.errors import OutputError
 from labelward.report import run_tables
 from labelward.report.column_leakage import about_columns, about_labels, column_sentences, column_table
 from labelward.report.embedding_figures import embedding_figures, evidence_table, neighbor_table
@@ -39,6 +38,7 @@ from labelward.report.plots import Image
 from labelward.report.privacy_table import privacy_images, privacy_table
 from labelward.report.summary import SummaryRow, summary_table
 from labelward.report.tables import ReportTable, baseline_table, cost_table, leakage_table, utility_table
+from labelward.report.templates import render
 from labelward.report.trade_off_plot import TradeOffImage, trade_off_image
 from labelward.runs.schema import ResultRow
 
@@ -106,22 +106,11 @@ class ReportSection:
 
 
 def _render(audit: StoredAudit) -> str:
-    try:
-        from jinja2 import Environment, StrictUndefined
-        from markupsafe import Markup
-    except ImportError as error:
-        raise DependencyError(
-            "the report needs Jinja: pip install 'labelward[report]'", code="dependency", value="jinja2"
-        ) from error
-    own = resources.files("labelward.report")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string((own / "page.html.j2").read_text(encoding="utf-8"))
     sections = [_section(rows, audit, number) for number, rows in enumerate(_by_subject(audit.rows), start=1)]
     first = next(iter(audit.runs), None)
     runs = audit.runs
-    return template.render(
-        css=Markup((own / "page.css").read_text(encoding="utf-8")),
-        svg=Markup,
+    return render(
+        "page.html.j2",
         title=", ".join(dict.fromkeys(row.dataset for row in audit.rows)),
         insecure=insecure_warning(audit.insecure),
         unfinished=unfinished_warning(audit.finished, audit.expected, audit.cut_off),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
-from labelward.errors import DependencyError, FileFormatError
+from labelward.errors import FileFormatError
 from labelward.leakage.view_summary import ViewSummary, summarize_view
 from labelward.report.formatting import NOTHING, count, data_size, duration
 from labelward.report.metrics import format_metric, metric_name
@@ -16,6 +15,7 @@ from labelward.report.page import REPORT_FILE
 from labelward.report.plots import Image, curves
 from labelward.report.summary import Spread
 from labelward.report.tables import ReportTable
+from labelward.report.templates import render
 from labelward.runs.party_record import PARTY_FILE, PartyRecord, read_party_record
 from labelward.runs.secure_files import atomic_write
 
@@ -45,23 +45,13 @@ def write_party_report(folder: Path) -> Path:
         raise FileFormatError("not a folder that labelward party wrote", code="foreign", field=str(folder))
     seen = summarize_view(folder, record.party)
     parts = (_protection(record), _outcome(record), _traffic(seen), _queries(seen), _meter(seen))
-    try:
-        import jinja2
-    except ImportError as error:
-        raise DependencyError(
-            "the report needs Jinja and matplotlib: pip install 'labelward[report]'", code="dependency", value="jinja2"
-        ) from error
-    files = resources.files("labelward.report")
-    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True).from_string(
-        (files / "party.html.j2").read_text(encoding="utf-8")
-    )
-    page = template.render(
+    page = render(
+        "party.html.j2",
         record=record,
         title=f"run with {', '.join(name for name in record.parties if name != record.party)}",
         verdict=_verdict(record),
         insecure=insecure_warning(record.key.insecure),
         parts=[part for part in parts if part],
-        css=(files / "page.css").read_text(encoding="utf-8"),
     )
     with atomic_write(folder / REPORT_FILE) as file:
         file.write(page.encode())

@@ -6,16 +6,15 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labelward.errors import DependencyError
 from labelward.report.formatting import decimals, percentage_points
 from labelward.report.plots import Image, curves, point_plot
 from labelward.report.summary import Spread
+from labelward.report.templates import render
 from labelward.runs.secure_files import atomic_write
 from labelward.tuning import ledger
 from labelward.tuning.ledger import Evaluation, FrontPoint, SearchRecord, SearchSummary
@@ -158,18 +157,9 @@ def write_tune_page(folder: Path) -> Path:
         DependencyError: Jinja or matplotlib is not installed.
         OutputError: the page cannot be written.
     """
-    try:
-        from jinja2 import Environment, StrictUndefined
-        from markupsafe import Markup
-    except ImportError as error:
-        raise DependencyError(
-            "the page needs Jinja: pip install 'labelward[report]'", code="dependency", value="jinja2"
-        ) from error
-    search, files = read_search(folder), resources.files("labelward.report")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string((files / "tune.html.j2").read_text(encoding="utf-8"))
-    page = template.render(
-        css=Markup((files / "page.css").read_text(encoding="utf-8")),
+    search = read_search(folder)
+    page = render(
+        "tune.html.j2",
         search=search,
         headline=advice(search),
         trust=trust(search),

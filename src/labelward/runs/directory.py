@@ -8,20 +8,33 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import PartyDataset, VerticalDataset
+from labelward.data import PartyDataset, VerticalDataset, table_digest
 from labelward.errors import OutputError
-from labelward.job import Job
+from labelward.job import Job, parse_job
+from labelward.party.json_file import read_versioned
 from labelward.runs.party_record import PARTY_FILE
 from labelward.runs.private_seeds import PRIVATE_FILE
 from labelward.runs.schema import RESULTS_FILE
-from labelward.runs.secure_files import LOCK_FILE, atomic_write, directory_lock, output_errors, private_folder
+from labelward.runs.secure_files import (
+    LOCK_FILE,
+    atomic_write,
+    directory_lock,
+    output_errors,
+    private_folder,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 JOB_FILE = "job.toml"
+SOURCE_FILE = "source.json"
 TRAINING_FILE = "training.json"
 _PASSING = (f"{JOB_FILE}.partial", LOCK_FILE)
 _REPLACED = ".replaced"
@@ -82,7 +95,8 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
             return
         if purpose == "train":
             raise OutputError("already exists; use --force to replace it", code="exists", field=str(out))
-        differing = [key for key in _differing(text, job.to_toml()) if not (purpose == "party" and _of_machine(key))]
+        free = {"party": _of_machine, "audit": _grows}.get(purpose)
+        differing = [key for key in _differing(text, job.to_toml()) if free is None or not free(key)]
         if differing:
             raise OutputError(
                 f"contains {_DESCRIPTIONS[purpose]} of another job: {', '.join(differing)} differ; "
@@ -91,6 +105,12 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
                 field=str(out),
                 value=tuple(differing),
             )
+
+
+def stored_job(out: Path) -> Job | None:
+    """Return the job of an earlier run in a folder, which :func:`check_output` accepts; None if there is none."""
+    text = _job_text(out)
+    return parse_job(text, str(out / JOB_FILE)) if text else None
 
 
 @contextlib.contextmanager
@@ -113,7 +133,7 @@ def locked_output(out: Path, job: Job, purpose: Purpose = "audit", *, force: boo
                     JOB_FILE,
                 ]:  # job last, so that clearing can be repeated
                     _remove(out / name)
-        if purpose == "party" or not (out / JOB_FILE).exists():
+        if purpose in ("party", "audit") or not (out / JOB_FILE).exists():
             _write_job(out, job, purpose)
         yield
 
@@ -204,6 +224,38 @@ def _remove(path: Path) -> None:
 def _write_job(folder: Path, job: Job, purpose: Purpose) -> None:
     with atomic_write(folder / JOB_FILE) as file:
         file.write((_marker(purpose) + job.to_toml()).encode())
+
+
+def store_source(out: Path, tables: Sequence[pa.Table]) -> None:
+    """Write ``data/source.json`` with the digests of the job's tables; an audit goes on only with the same ones.
+
+    Raises:
+        OutputError: a table has changed since the audit began, or the file cannot be written.
+    """
+    path, digests = out / "data" / SOURCE_FILE, tuple(map(table_digest, tables))
+    if not path.exists():
+        private_folder(path.parent)
+        write_json(path, _Source(tables=digests))
+    elif read_versioned(path, _Source, _Source.VERSION).tables != digests:
+        raise OutputError(
+            "the data of the job have changed since this audit began; use --force or another folder",
+            code="other-run",
+            field=str(path),
+        )
+
+
+def read_source(out: Path) -> tuple[str, ...]:
+    """Return the digests of the tables of a stored audit; empty for audits of versions that kept none."""
+    path = out / "data" / SOURCE_FILE
+    return read_versioned(path, _Source, _Source.VERSION).tables if path.exists() else ()
+
+
+class _Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of ``data/source.json``: SHA-256 of the common table, or of each party's."""
+
+    VERSION: ClassVar[int] = 1
+    format: int = VERSION
+    tables: tuple[str, ...]
 
 
 def store_data(out: Path, data: VerticalDataset, seed: int, known: Sequence[NDArray[np.int64]] = ()) -> None:
@@ -359,6 +411,11 @@ def _differing(stored: str, wanted: str) -> list[str]:
 def _of_machine(key: str) -> bool:
     """Whether a key describes a party's machine, not the model: a run may resume with another value."""
     return key.startswith("network.") or key in ("encryption.workers", "encryption.memory_limit")
+
+
+def _grows(key: str) -> bool:
+    """Whether an audit may go on with another value: it has more to do, or the key changes no figure."""
+    return key in ("attack", "defense", "run.seeds") or _of_machine(key)
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -12,7 +12,7 @@ an object with ``kind`` and all parameters; a parameter without value is null.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -281,6 +281,20 @@ def append_row(folder: Path, row: ResultRow) -> None:
             code="unwritable",
             value=str(folder / RESULTS_FILE),
         ) from error
+
+
+def replace_rows(folder: Path, keys: Collection[str], rows: Sequence[ResultRow]) -> None:
+    """Replace the rows of these keys, as far as they are stored, by others, in one step.
+
+    Raises:
+        ValueError: a row violates the schema.
+        OutputError: the file cannot be written.
+    """
+    for row in rows:
+        row.check()
+    kept = [row for row in read_rows(folder) if row.key() not in keys]
+    with atomic_write(folder / RESULTS_FILE) as file:
+        file.write(b"".join(msgspec.json.encode(row) + b"\n" for row in (*kept, *rows)))
 
 
 def read_rows(folder: Path) -> list[ResultRow]:

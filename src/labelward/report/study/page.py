@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
-from labelward.errors import DependencyError
 from labelward.report.formatting import count, decimals
 from labelward.report.metrics import metric_name
 from labelward.report.plots import DefenseMark, curves, defense_plot, point_plot
@@ -27,6 +25,7 @@ from labelward.report.study.verdicts import (
     spread_figure,
 )
 from labelward.report.summary import Spread
+from labelward.report.templates import render
 from labelward.runs.secure_files import atomic_write
 from labelward.studies.references import NO_DEFENSE, SUMS, UTILITY, FigureKey, ReferenceFigure
 from labelward.studies.results import figures_by_seed, information_by_tree, study_figures, study_versions
@@ -416,18 +415,9 @@ def write_study(report: StudyReport, out: Path) -> Path:
         DependencyError: Jinja is not installed.
         OutputError: the page cannot be written.
     """
-    try:
-        from jinja2 import Environment, StrictUndefined
-        from markupsafe import Markup
-    except ImportError as error:
-        raise DependencyError(
-            "the page needs Jinja: pip install 'labelward[report]'", code="dependency", value="jinja2"
-        ) from error
-    files, result = resources.files("labelward.report"), report.result
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string((files / "study" / "page.html.j2").read_text(encoding="utf-8"))
-    page = template.render(
-        css=Markup((files / "page.css").read_text(encoding="utf-8")),
+    result = report.result
+    page = render(
+        "study/page.html.j2",
         study=report.study,
         result=result,
         verdict=report.verdict(),
