@@ -1,13 +1,16 @@
 """The protocol families: for each the kinds of model, the class that runs them, and its message modules.
 
 A new family is a package in :mod:`labelward.protocols` and one entry here; everything else asks this list. It holds
-names only, so that a family's libraries are imported when one of its models is used.
+names only, so that a family's libraries are imported when one of its models is used. Families of other packages are
+:mod:`~labelward.extensions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from labelward.extensions import loaded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,14 +19,21 @@ class FamilyEntry:
 
     Attributes:
         family: the subclass of :class:`~labelward.protocols.family.ModelFamily`, as ``"module:class"`` below
-            ``labelward``.
-        models: by kind of model the class of its parameters, as ``"module:class"`` below ``labelward``.
-        messages: modules below ``labelward`` with the message and observation classes.
+            ``package``.
+        models: by kind of model the class of its parameters, as ``"module:class"`` below ``package``.
+        messages: modules below ``package`` with the message and observation classes.
+        package: the package that holds them.
     """
 
     family: str
     models: Mapping[str, str]
     messages: tuple[str, ...]
+    package: str = "labelward"
+
+
+def families() -> tuple[FamilyEntry, ...]:
+    """Return the families of labelward, then those of extensions."""
+    return (*FAMILIES, *loaded("families").values())
 
 
 FAMILIES = (

@@ -1,7 +1,8 @@
 """Registry: the components of one family by the name that a job file uses; modules are imported only when needed.
 
-An entry is ``"module:Class"``, relative to the package that holds the list. A class is a dataclass of parameters;
-unknown names and parameters are refused with the known ones.
+An entry is ``"module:Class"``, relative to the package that holds the list; other packages add theirs as
+:mod:`~labelward.extensions`, and a program by :meth:`Registry.add`. A class is a dataclass of parameters; unknown names
+and parameters are refused with the known ones.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
-from labelward.errors import InputError, JobError, suggestion, unknown_name
+from labelward.errors import DependencyError, InputError, JobError, suggestion, unknown_name
+from labelward.extensions import Group, loaded
 
 T = TypeVar("T")
 
@@ -21,23 +23,48 @@ class Registry(Generic[T]):
 
     Args:
         family: singular name of the family, for errors.
-        package: package to which entries are relative.
+        package: package to which entries are relative; empty: they are not.
         entries: ``"module:Class"`` strings; each class has a ``kind``.
+        group: of the extensions that belong to it; None: it has none of its own.
     """
 
-    def __init__(self, family: str, package: str, entries: Sequence[str]) -> None:
-        self.family, self._package, self._entries = family, package, tuple(entries)
+    def __init__(self, family: str, package: str, entries: Sequence[str], group: Group | None = None) -> None:
+        self.family, self._package, self._entries, self._group = family, package, tuple(entries), group
+        self._added: list[type[T]] = []
 
     def classes(self) -> dict[str, type[T]]:
-        """Return all classes by kind, in the order of the list."""
+        """Return all classes by kind: in the order of the list, then those of extensions, then those added here.
+
+        Raises:
+            DependencyError: an extension has the kind of another component.
+        """
         classes: dict[str, type[T]] = {}
         for entry in self._entries:
             module, _, name = entry.partition(":")
-            cls = getattr(import_module(f".{module}", self._package), name)
+            cls = getattr(import_module(f"{self._package}.{module}" if self._package else module), name)
             if cls.kind in classes:
                 raise ValueError(f"two {self.family}s are called {cls.kind!r}")
             classes[cls.kind] = cls
-        return classes
+        for name, cls in (loaded(self._group) if self._group else {}).items():
+            if name in classes or name != cls.kind:
+                reason = f"is the entry point of a class of kind {cls.kind!r}; each {self.family} has a kind of its own"
+                raise DependencyError(reason, code="duplicate", field=f"labelward.{self._group} {name!r}", value=name)
+            classes[name] = cls
+        return classes | {cls.kind: cls for cls in self._added}  # type: ignore[attr-defined]
+
+    def add(self, cls: type[T]) -> None:
+        """Add a class in this process, so that jobs may name its kind; a class that is there already stays.
+
+        Raises:
+            InputError: another class has this kind.
+        """
+        kind = cls.kind  # type: ignore[attr-defined]
+        known = self.classes().get(kind)
+        if known is None:
+            self._added.append(cls)
+        elif known is not cls:
+            reason = f"another {self.family} has this kind; give the class one of its own"
+            raise InputError(reason, code="duplicate", field=f"{self.family} {kind!r}", value=kind)
 
     def make(self, kind: str, params: Mapping[str, Any]) -> T:
         """Return a component with these parameters.

@@ -43,6 +43,7 @@ ATTACKS: Registry[Attack] = Registry(
         "union:Union",
         "union:UnionClustering",
     ],
+    "attacks",
 )
 
 STANDING = "split-posterior"

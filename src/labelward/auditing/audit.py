@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from labelward.attacks import STANDING
+from labelward.attacks import ATTACKS, STANDING
 from labelward.attacks.base import UPPER_BOUND, Attack, AttackerData, Guess, LabelGuess
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.auditing.measure import (
@@ -32,6 +32,7 @@ from labelward.auditing.measure import (
 )
 from labelward.auditing.traffic import wire_flows
 from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables, warn_of_label_proxies
+from labelward.defenses import DEFENSES
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, InputError, JobError, OutputError, PolicyError
 from labelward.federation.components import (
@@ -61,6 +62,7 @@ from labelward.party.joined_view import SEPARATOR
 from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
 from labelward.planning.cost_model import CostModel, cost_model, estimate_or_none
+from labelward.policy.base import Policy
 from labelward.protocols.family import ModelFamily
 from labelward.rng import SecureRandom
 from labelward.runs.directory import check_output, locked_output, store_data, store_source, stored_job
@@ -98,6 +100,8 @@ def audit(
     explained: bool = True,
     attackers: Sequence[str] = (),
     repeat: Sequence[Path] = (),
+    attacks: Sequence[Attack] = (),
+    defenses: Sequence[Policy] = (),
 ) -> list[ResultRow]:
     """Run what a job asks for, or what is missing of it, and return all rows.
 
@@ -112,6 +116,8 @@ def audit(
         explained: look at what the bottom models of the first seed's runs learned, where the model has any.
         attackers: the parties that attack; all that the job's attacks name where none is named.
         repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
+        attacks: further attacks, of labelward or of one's own; the classes need not be in any list.
+        defenses: further defenses, likewise; each alone.
 
     Raises:
         InputError: of any kind, before anything is written.
@@ -123,7 +129,7 @@ def audit(
             "an audit needs unpredictable keys; a seeded source of protection is for tests of protocols only",
             code="insecure",
         )
-    job = with_defaults(job)
+    job = with_defaults(_with_objects(job, attacks, defenses))
     check_job(job)
     check_output(out, job, "audit", force=force)
     whole = job if force else _grown(out, job)
@@ -140,17 +146,30 @@ def audit(
     warn_of_label_proxies(first)
     for seed in job.run.seeds[1:]:  # refuse an unusable draw before anything is written
         load_dataset(job, seed, source, private=private)
-    attacks = _with_standing(job, first)
+    listed = _with_standing(job, first)
     with locked_output(out, whole, force=force):
         _check_begun(out)
         store_source(out, source.tables)
         private = keep_seeds(out, private)
         engine = make_engine(job.encryption)
         try:
-            _Audit(job, out, source, private, attacks, engine, watch, protections, explained, tuple(attackers)).run()
+            _Audit(job, out, source, private, listed, engine, watch, protections, explained, tuple(attackers)).run()
         finally:
             engine.close()
         return read_rows(out)
+
+
+def _with_objects(job: Job, attacks: Sequence[Attack], defenses: Sequence[Policy]) -> Job:
+    """Return a job with further attacks and defenses, whose classes its names find from now on in this process."""
+    for attack in attacks:
+        ATTACKS.add(type(attack))
+    for defense in defenses:
+        DEFENSES.add(type(defense))
+    return dataclasses.replace(
+        job,
+        attacks=(*job.attacks, *(ComponentSpec(each.kind, each.parameters()) for each in attacks)),
+        defenses=(*job.defenses, *(Variant((ComponentSpec(each.kind, each.parameters()),)) for each in defenses)),
+    )
 
 
 def _grown(out: Path, job: Job) -> Job:

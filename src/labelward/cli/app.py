@@ -14,6 +14,7 @@ from labelward.cli.doctor import doctor_command
 from labelward.cli.explain import explain, export
 from labelward.cli.init import init
 from labelward.cli.list import list_command
+from labelward.cli.new import new
 from labelward.cli.party import party_command
 from labelward.cli.plan import plan
 from labelward.cli.relay import relay_command
@@ -67,6 +68,7 @@ app.command("list")(list_command)
 app.command("report")(report)
 app.command("compare")(compare)
 app.command("doctor")(doctor_command)
+app.add_typer(new, name="new")
 app.add_typer(view, name="view")
 app.add_typer(certs, name="certs")
 app.command()(study)

@@ -32,4 +32,5 @@ DEFENSES: Registry[Policy] = Registry(
         "coae:Coae",
         "distance_correlation:DistanceCorrelation",
     ],
+    "defenses",
 )

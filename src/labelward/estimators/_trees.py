@@ -26,7 +26,7 @@ from labelward.estimators._errors import InvalidInputError, value_errors
 from labelward.estimators._federation import TrainingPlan, resolve_policies
 from labelward.estimators._fitted_trees import FittedTreesMixin
 from labelward.estimators._weights import check_class_weight, resolve_weights
-from labelward.he import ENGINES, check_engine
+from labelward.he import check_engine, engine_names
 from labelward.job import EncryptionSection
 from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.family import TreeFamily
@@ -154,8 +154,8 @@ class FederatedTrees(FittedTreesMixin):
             own = dict(values["engine"])
             values |= {"engine": own.pop("kind", None), "engine_parameters": own}
         section = EncryptionSection(**values)
-        if section.engine not in ENGINES:
-            reason = unknown_name("engine", section.engine, ENGINES)
+        if section.engine not in engine_names():
+            reason = unknown_name("engine", section.engine, engine_names())
             raise InvalidInputError(reason, code="unknown", field="engine", value=section.engine)
         checked = check_engine(section.engine, section.engine_parameters, insecure=section.insecure)
         return replace(section, engine_parameters=checked.parameters())

@@ -14,8 +14,9 @@ from labelward.attacks.base import Attack
 from labelward.data.dataset import default_task
 from labelward.data.splitting import check_split
 from labelward.errors import EncryptionError, InputError, JobError, unknown_name
-from labelward.families import FAMILIES
-from labelward.he import ENGINES, Engine, NullEngine, check_engine, engine, engine_class
+from labelward.extensions import extensions, loaded
+from labelward.families import families
+from labelward.he import Engine, NullEngine, check_engine, engine, engine_class, engine_names
 from labelward.job import ComponentSpec, EncryptionSection, Job, Variant
 from labelward.parameters import documented_fields
 from labelward.party.joined_view import coalition_name
@@ -27,7 +28,7 @@ from labelward.rng import SecureRandom
 from labelward.runs.short_names import variant_without_defaults
 
 MODELS: Registry[Any] = Registry(
-    "model", "labelward", [params for entry in FAMILIES for params in entry.models.values()]
+    "model", "", [f"{entry.package}.{params}" for entry in families() for params in entry.models.values()]
 )
 
 T = TypeVar("T")
@@ -135,8 +136,9 @@ def check_job(job: Job) -> None:
 def model_family(model: ComponentSpec) -> ModelFamily[Any]:
     """Return the family of a model, with its parameters."""
     params = _placed("[model]:", partial(MODELS.make, model.kind, model.params))
-    module, _, name = next(entry.family for entry in FAMILIES if model.kind in entry.models).partition(":")
-    family: ModelFamily[Any] = getattr(import_module(f"labelward.{module}"), name)(params)
+    entry = next(entry for entry in families() if model.kind in entry.models)
+    module, _, name = entry.family.partition(":")
+    family: ModelFamily[Any] = getattr(import_module(f"{entry.package}.{module}"), name)(params)
     return family
 
 
@@ -239,14 +241,16 @@ def list_components() -> dict[str, list[ComponentInfo]]:
     from labelward.defenses import DEFENSES
 
     registries: dict[str, Registry[Any]] = {"models": MODELS, "defenses": DEFENSES, "attacks": ATTACKS}
-    families = {name: [_info(*item) for item in registry.classes().items()] for name, registry in registries.items()}
-    families["engines"] = [_info(name, engine_class(name), engine_class(name).Parameters) for name in ENGINES]
-    families["tables"] = []
+    found = {name: [_info(*item) for item in registry.classes().items()] for name, registry in registries.items()}
+    broken = set(extensions("engines")) - set(loaded("engines"))
+    engines = {name: engine_class(name) for name in engine_names() if name not in broken}
+    found["engines"] = [_info(name, each, each.Parameters) for name, each in engines.items()]
+    found["tables"] = []
     for name, table in catalogue_entries().items():
         label = f"{len(table.classes)} classes" if table.classes else "regression"
         summary = f"{table.title}: {table.rows:,} rows, {table.features} columns, {label}"
-        families["tables"].append(ComponentInfo(kind=name, summary=summary))
-    return families
+        found["tables"].append(ComponentInfo(kind=name, summary=summary))
+    return found
 
 
 def _placed(section: str, construct: Callable[[], T]) -> T:
@@ -356,9 +360,9 @@ def _with_engine_defaults(section: EncryptionSection) -> EncryptionSection:
 
 
 def _check_engine_name(section: EncryptionSection) -> None:
-    if section.engine not in ENGINES:
+    if section.engine not in engine_names():
         raise JobError(
-            unknown_name("engine", section.engine, ENGINES),
+            unknown_name("engine", section.engine, engine_names()),
             code="unknown",
             field="[encryption] engine",
             value=section.engine,

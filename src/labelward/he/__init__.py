@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from labelward.errors import InputError, unknown_name
+from labelward.extensions import extensions, load
 from labelward.he._validate import read_parameters
 from labelward.he.base import (
     CipherBlock,
@@ -52,6 +53,7 @@ __all__ = [
     "check_engine",
     "engine",
     "engine_class",
+    "engine_names",
 ]
 
 #: Name in the job file → "module:class"; the module is imported when the engine is asked for.
@@ -61,10 +63,17 @@ ENGINES: dict[str, str] = {
 }
 
 
+def engine_names() -> tuple[str, ...]:
+    """Return the names of all engines, those of :mod:`~labelward.extensions` last."""
+    return tuple(dict.fromkeys((*ENGINES, *extensions("engines"))))
+
+
 def engine_class(name: str) -> type[Engine]:
     """Return the class of the engine of that name; :class:`InputError` if there is none."""
+    if name in extensions("engines") and name not in ENGINES:
+        return cast("type[Engine]", load("engines", name))
     if name not in ENGINES:
-        raise InputError(unknown_name("encryption engine", name, ENGINES), code="unknown", value=name)
+        raise InputError(unknown_name("encryption engine", name, engine_names()), code="unknown", value=name)
     module, _, constructor = ENGINES[name].partition(":")
     return cast("type[Engine]", getattr(import_module(module), constructor))
 
@@ -121,7 +130,7 @@ def benchmark_engines(
         InputError: no such engine or parameter; ``LABELWARD_KERNEL`` names no kernel.
     """
     found: dict[str, list[KernelBenchmark]] = {}
-    for name in ENGINES if only is None else (only,):
+    for name in engine_names() if only is None else (only,):
         made = engine(name, parameters=parameters)
         try:
             results = made.benchmark(bits)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
+from labelward.extensions import extensions, load
 from labelward.parameters import Parameters, Text
 
 
@@ -83,17 +84,21 @@ def table_name(path: str) -> str:
 
 def has_table_suffix(path: str) -> bool:
     """Return whether a path ends in the suffix of a table format, in any case of its letters."""
-    return table_suffix(path) in READERS
+    suffix = table_suffix(path)
+    return suffix in READERS or (suffix != "" and suffix[1:] in extensions("tables"))
 
 
 def listed_suffixes() -> str:
     """Return all suffixes in a phrase such as ``.csv or .parquet``."""
-    *head, last = READERS
+    *head, last = dict.fromkeys((*READERS, *(f".{name}" for name in extensions("tables"))))
     return f"{', '.join(head)} or {last}" if head else last
 
 
 def table_reader(suffix: str) -> Reader:
     """Return the reader of a suffix in lower case; :class:`KeyError` if there is none."""
+    if suffix not in READERS:
+        extension: Reader = load("tables", suffix[1:])
+        return extension
     module, _, function = READERS[suffix].partition(":")
     reader: Reader = getattr(import_module(module), function)
     return reader

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import inspect
 
 from labelward.errors import CodecError, ProtocolError, quoted
-from labelward.families import FAMILIES
+from labelward.families import families
 from labelward.he.base import CipherBlock, Layout, PublicMaterial
 from labelward.messages.base import (
     ELEMENT,
@@ -83,13 +83,16 @@ def schema(name: str) -> type[Message] | type[Observation]:
 @cache
 def _schema() -> dict[str, type[Message] | type[Observation]]:
     """Return the classes of the handshake and of all families by name."""
-    named = ("messages.handshake", *(module for entry in FAMILIES for module in entry.messages))
-    return {
-        wire_name(kind): kind
-        for module in named
-        for kind in vars(import_module(f"labelward.{module}")).values()
-        if isinstance(kind, type) and issubclass(kind, Message | Observation) and kind not in (Message, Observation)
-    }
+    named = ["labelward.messages.handshake"]
+    named += [f"{entry.package}.{module}" for entry in families() for module in entry.messages]
+    found: dict[str, type[Message] | type[Observation]] = {}
+    for module in named:
+        for kind in vars(import_module(module)).values():
+            if not isinstance(kind, type) or not issubclass(kind, Message | Observation):
+                continue
+            if kind not in (Message, Observation) and found.setdefault(wire_name(kind), kind) is not kind:
+                raise ValueError(f"{module} has a second message type {wire_name(kind)!r}")
+    return found
 
 
 @cache
