@@ -22,9 +22,9 @@ from labelward.attacks import ATTACKS, STANDING
 from labelward.attacks.base import UPPER_BOUND, Attack, AttackerData, Guess, LabelGuess
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.auditing.measure import (
+    AttackedTraining,
     AttackedView,
     StoredTraining,
-    Training,
     attack_training,
     attackers_of,
     own_data,
@@ -288,7 +288,7 @@ class _Run:
     at: _Seed
     deviation: MaliciousRun | None
     folder: Path
-    training: Training
+    training: AttackedTraining
     estimate: Estimate | None
 
 

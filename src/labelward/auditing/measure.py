@@ -45,7 +45,7 @@ OtherViews = Callable[[str], tuple[View, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(ABC):
+class AttackedTraining(ABC):
     """A training that came to its end, with the views and the shares of all parties."""
 
     job: Job
@@ -79,7 +79,7 @@ class Training(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinishedTraining(Training):
+class FinishedTraining(AttackedTraining):
     """A training that this process ran."""
 
     ended: SimulationResult
@@ -91,7 +91,7 @@ class FinishedTraining(Training):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredTraining(Training):
+class StoredTraining(AttackedTraining):
     """A training that an earlier process ran, for further attacks."""
 
     stored: Mapping[str, PartyShare]
@@ -270,7 +270,7 @@ def run_training(
 
 
 def attack_training(
-    training: Training,
+    training: AttackedTraining,
     attackers: Sequence[tuple[str, ComponentSpec]],
     other_views: OtherViews | None = None,
 ) -> Iterator[AttackedView]:

@@ -16,7 +16,7 @@ from labelward.report.narrative import ranking_metric
 from labelward.report.summary import Spread, SummaryRow, summary_table
 from labelward.report.tables import ReportTable
 from labelward.report.templates import render
-from labelward.runs.directory import read_source
+from labelward.runs.directory import stored_source
 from labelward.runs.secure_files import atomic_write
 
 _MOST = 8
@@ -56,7 +56,7 @@ def compare_audits(folders: Sequence[Path]) -> Comparison:
         _leakages(names, tables),
         _costs(names, tables),
     )
-    same = len({read_source(folder) for folder in folders}) == 1 and len({_data(table) for table in tables}) == 1
+    same = len({stored_source(folder) for folder in folders}) == 1 and len({_data(table) for table in tables}) == 1
     sets = ", ".join(dict.fromkeys(row.dataset for table in tables for row in table))
     title = f"{' and '.join(names)}: {sets}" + ("" if same else ", on different data")
     return Comparison(names=names, title=title, tables=tuple(table for table in shown if table.rows))

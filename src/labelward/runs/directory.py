@@ -244,7 +244,7 @@ def store_source(out: Path, tables: Sequence[pa.Table]) -> None:
         )
 
 
-def read_source(out: Path) -> tuple[str, ...]:
+def stored_source(out: Path) -> tuple[str, ...]:
     """Return the digests of the tables of a stored audit; empty for audits of versions that kept none."""
     path = out / "data" / SOURCE_FILE
     return read_versioned(path, _Source, _Source.VERSION).tables if path.exists() else ()
