@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +24,7 @@ import numpy as np
 import seeds
 
 from labelward.data.tables import read_ids, read_table
-from labelward.errors import LabelwardError
+from labelward.errors import DataNote, LabelwardError
 from labelward.federation.components import model_family
 from labelward.job import ComponentSpec, parse_job
 from labelward.messages import codec
@@ -377,7 +378,9 @@ def _table(data: bytes) -> bool:
     parquet = data[:1] == b"\1"
     path = scratch() / ("table.parquet" if parquet else "table.csv")
     path.write_bytes(data[1:])
-    table = read_table(path, text=["id"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataNote)  # what was recognized is said, and is no fault
+        table = read_table(path, text=["id"])
     ids = read_ids(table, "id", "table")
     assert len(ids) == table.num_rows > 0
     assert len({*ids.tolist()}) == len(ids), "ids that repeat"

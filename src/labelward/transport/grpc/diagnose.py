@@ -7,17 +7,19 @@ import os
 import socket
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from labelward.errors import CertificateError
 from labelward.transport.grpc.endpoint import split_host_port
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,20 +79,20 @@ def _handshake(
         context.load_cert_chain(chain, key)
     tls: str | None = None
     cipher: str | None = None
+    session = _Session(plain, context, host)
     try:
-        plain.getpeername()  # of a socket that is closed already Python would lose the wrapped one
-        with context.wrap_socket(plain, server_hostname=host) as secure:
-            tls, cipher = secure.version(), (secure.cipher() or (None,))[0]
-            der = secure.getpeercert(binary_form=True) or b""
-            certificate = x509.load_der_x509_certificate(der)
-            credentials.verify(presented_chain(secure), listener, use="server")
-            check_address(certificate, host, where=f"the certificate of {listener!r}")
-            if not secure.recv(1):
-                return ListenerDiagnosis(
-                    reason=f"{listener!r} closed the connection when it saw the own certificate: it does not know the "
-                    "authority of it, or its clock says that the certificate is not valid"
-                )
-            return ListenerDiagnosis(tls=tls, cipher=cipher, fingerprint=fingerprint(certificate))
+        session.run(session.tls.do_handshake)
+        tls, cipher = session.tls.version(), (session.tls.cipher() or (None,))[0]
+        der = session.tls.getpeercert(binary_form=True) or b""
+        certificate = x509.load_der_x509_certificate(der)
+        credentials.verify(presented_chain(session.tls), listener, use="server")
+        check_address(certificate, host, where=f"the certificate of {listener!r}")
+        if not session.first_byte():
+            return ListenerDiagnosis(
+                reason=f"{listener!r} closed the connection when it saw the own certificate: it does not know the "
+                "authority of it, or its clock says that the certificate is not valid"
+            )
+        return ListenerDiagnosis(tls=tls, cipher=cipher, fingerprint=fingerprint(certificate))
     except CertificateError as error:
         return ListenerDiagnosis(reason=str(error), tls=tls, cipher=cipher)
     except ssl.SSLError as error:
@@ -101,7 +103,46 @@ def _handshake(
         return ListenerDiagnosis(reason=f"{address} closed the connection during the TLS handshake")
 
 
-def presented_chain(secure: ssl.SSLSocket | ssl.SSLObject) -> bytes:
+class _Session:
+    """A TLS session over a socket that stays the caller's to close, whatever the other end does.
+
+    ``SSLContext.wrap_socket`` takes the socket over and loses it when the other end resets the connection first.
+    """
+
+    def __init__(self, plain: socket.socket, context: ssl.SSLContext, host: str) -> None:
+        self._plain = plain
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+
+    def run(self, step: Callable[[], Result]) -> Result:
+        """Return the result of a step of the session, which may need bytes of the other end.
+
+        Raises:
+            OSError: the connection broke, or the other end does not speak TLS.
+        """
+        while True:
+            try:
+                result = step()
+            except ssl.SSLWantReadError:
+                self._plain.sendall(self._outgoing.read())
+                received = self._plain.recv(65536)
+                if received:
+                    self._incoming.write(received)
+                else:
+                    self._incoming.write_eof()
+            else:
+                self._plain.sendall(self._outgoing.read())
+                return result
+
+    def first_byte(self) -> bytes:
+        """Return the first byte that the other end sends; none where it closes the connection."""
+        try:
+            return self.run(lambda: self.tls.read(1))
+        except ssl.SSLEOFError:
+            return b""
+
+
+def presented_chain(secure: ssl.SSLObject) -> bytes:
     """Return the chain that the other end presented, as PEM; the first certificate where Python tells no more."""
     presented = getattr(secure, "get_unverified_chain", None)  # from Python 3.13 on
     if presented is not None:
