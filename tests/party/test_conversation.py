@@ -11,14 +11,11 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from blames import blamed, refused_about
 from labelward.errors import (
@@ -44,6 +41,7 @@ from labelward.party.exchange import Exchange
 from labelward.party.handshake import Agreement, Proposal, RowMasks
 from labelward.party.in_process import run_parties
 from labelward.party.roles import Topology
+from labelward.party.row_ids import digest_ids
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
 from labelward.rng import SecureRandom
@@ -541,7 +539,8 @@ def test_a_passive_party_refuses_a_beginning_that_costs_its_progress(tmp_path: P
     def begin(ctx: Context) -> None:
         ctx.recv("left", Hello, (0,))
         ctx.send("left", hello("active"), (0,))
-        ctx.send("left", RowSplit(none, none, resume, b"x" * 32 if resume else b""), (0,))
+        ids = digest_ids(b"", offer().ids, "active")
+        ctx.send("left", RowSplit(none, none, resume, b"x" * 32 if resume else b"", ids), (0,))
         ctx.recv("left", RowIdDigests, (0,))
 
     def answer(ctx: Context) -> None:
@@ -556,48 +555,6 @@ def test_a_passive_party_refuses_a_beginning_that_costs_its_progress(tmp_path: P
         with refused(HandshakeError, "disagreement", value={"active": 0, "left": 2}):
             raise raised
     assert kept.numbers() == (2,)
-
-
-def test_row_counts() -> None:
-    told = first(greet(offer(), offer(ids=["x", "y"])))
-    assert told.value == {"active": 3, "left": 2}
-
-
-@pytest.mark.parametrize("ids", [["x", "y", "w"], ["xy", "", "z"]])
-def test_row_ids(ids: list[str]) -> None:
-    """Other ids, other borders between ids; the ids themselves are not told."""
-    told = first(greet(offer(), offer(ids=ids)))
-    assert told.value == (1, 3)
-    assert not any(repr(name) in told.reason for name in ids)
-
-
-@pytest.mark.parametrize("rows", [3, 1000])
-def test_the_order_of_row_ids(rows: int) -> None:
-    ids = [f"{row:04d}" for row in range(rows)]
-    told = first(greet(offer(ids=ids), offer(ids=ids[::-1])))
-    assert told.value == rows
-    assert "order" in told.reason
-
-
-@given(st.integers(1, 40), st.integers(2, 30), st.randoms(use_true_random=False))
-@settings(max_examples=15, deadline=None)
-def test_no_more_rows_are_said_to_differ_than_do(differing: int, buckets: int, draw: Random) -> None:
-    """With few differences among many buckets the number is near, and it is never too large."""
-    rows = 64 * buckets
-    ids = [f"id{row}" for row in range(rows)]
-    theirs = list(ids)
-    for place in draw.sample(range(rows), differing):
-        theirs[place] = f"other{place}"
-    least, among = first(greet(offer(ids=ids), offer(ids=theirs))).value
-    assert 1 <= least <= differing
-    assert among == rows
-
-
-def test_rows_that_all_differ_are_counted_by_bucket() -> None:
-    """Every one of ten buckets differs, which takes five rows at least."""
-    ids = [str(row) for row in range(640)]
-    told = first(greet(offer(ids=ids), offer(ids=[f"not {name}" for name in ids])))
-    assert told.value == (5, 640)
 
 
 def hello(party: str, released: str | None = None, rows: int = 3) -> Hello:
@@ -647,23 +604,13 @@ def test_a_peer_under_another_name() -> None:
         raise raised["active"]
 
 
-def test_a_peer_with_other_buckets() -> None:
-    def lie(ctx: Context) -> None:
-        ctx.send("active", hello("left"), (0,))
-        ctx.recv("active", RowSplit, (0,))
-        ctx.send("active", RowIdDigests(b"", (b"", b"")), (0,))
-
-    with blamed("left", "peer-message", message="Ready", step=(0,), value=2):
-        raise with_left(lie)["active"]
-
-
 def test_sides_that_cannot_be() -> None:
     """An active party that names a row twice, or more rows than there are, or a checkpoint that nobody has."""
     some, none, many = (RowMask.pack(np.array(mask)) for mask in ([True, False, False], [False] * 3, [False] * 4))
     wrong: list[tuple[RowSplit, Code, int | None, str]] = [
         (RowSplit(some, some, 0), "peer-message", None, "validation and a test"),
         (RowSplit(none, many, 0), "malformed", 4, "mask"),
-        (RowSplit(none, some, 7), "peer-message", 7, "checkpoint"),
+        (RowSplit(none, some, 7, ids=digest_ids(b"", offer().ids, "active")), "peer-message", 7, "checkpoint"),
     ]
     for begin, code, value, about in wrong:
 
@@ -698,8 +645,8 @@ def test_ids_travel_only_as_digests_under_a_fresh_key() -> None:
         assert not any(name.encode() in entry.payload for entry in entries for name in ids)
         view = View(contexts["active"].transcript.header, contexts["active"].transcript.entries)
         ready = next(view.received(RowIdDigests)).message
-        digests += [ready.ids, *ready.buckets]
-    assert len(set(digests)) == 4
+        digests.append(ready.ids)
+    assert len(set(digests)) == 2
 
 
 def test_errors_have_exit_codes() -> None:

@@ -47,26 +47,52 @@ class RowSplit(Message, frozen=True, tag="Begin", omit_defaults=True):
         test: of all rows; none of them is a validation row.
         resume: the passive party's checkpoint to go on from; 0: from the start.
         history: the active party's digest of their exchange up to there; empty: a new training begins.
+        ids: HMAC-SHA-256 of the sender and all its row ids in order, under the nonce.
     """
 
     validation: Annotated[RowMask, exempt("drawn without labels, from the label holder's private seed")]
     test: Annotated[RowMask, exempt("as the validation rows")]
     resume: int
     history: Annotated[bytes, exempt("a digest of what the receiver has, too")] = b""
-    volatile: ClassVar[tuple[str, ...]] = ("resume", "history")
+    ids: Annotated[bytes, exempt("an HMAC of row ids")] = b""
+    volatile: ClassVar[tuple[str, ...]] = ("resume", "history", "ids")
 
 
-class RowIdDigests(Message, frozen=True, tag="Ready"):
+class RowIdDigests(Message, frozen=True, tag="Ready", omit_defaults=True):
     """A passive party agrees, and proves which rows it holds.
 
     Attributes:
-        ids: HMAC-SHA-256 of all its row ids in order, under the nonce.
-        buckets: of each bucket of ids, whatever their order; an HMAC says in which bucket an id lies.
+        ids: HMAC-SHA-256 of the sender and all its row ids in order, under the nonce.
+        buckets: empty; in views of 0.1.0 digests of the ids in each of several buckets.
     """
 
     ids: Annotated[bytes, exempt("an HMAC of row ids")]
-    buckets: Annotated[tuple[bytes, ...], exempt("HMACs of row ids")]
+    buckets: Annotated[tuple[bytes, ...], exempt("HMACs of row ids")] = ()
     volatile: ClassVar[tuple[str, ...]] = ("ids", "buckets")
+    limits: ClassVar[Limits | None] = SMALL
+
+
+class BlindedRowIds(Message, frozen=True):
+    """Two parties whose rows differ count the ids that both have: the sender's ids, as points that only it can open.
+
+    Attributes:
+        points: by form of the ids, the first coordinates of their points times the sender's secret, sorted.
+    """
+
+    points: Annotated[dict[str, bytes], exempt("points under a secret of the sender")]
+    volatile: ClassVar[tuple[str, ...]] = ("points",)
+    limits: ClassVar[Limits | None] = SMALL
+
+
+class TwiceBlindedRowIds(Message, frozen=True):
+    """To the coordinator: its own points, times the sender's secret as well.
+
+    Attributes:
+        points: by form, sorted.
+    """
+
+    points: Annotated[dict[str, bytes], exempt("points under secrets of both")]
+    volatile: ClassVar[tuple[str, ...]] = ("points",)
     limits: ClassVar[Limits | None] = SMALL
 
 

@@ -4,9 +4,7 @@ The active party and each peer exchange ``Hello`` messages and compare them. The
 validation and test rows (``RowSplit``), and the peer proves which rows it has (``RowIdDigests``). The result is an
 :class:`Agreement`, which every role program requires.
 
-**Row ids** never travel. Each id gets an HMAC-SHA-256 digest under a key drawn for this handshake. The digest
-assigns the id to a bucket, and the sorted digests of each bucket are digested once more. There is one bucket for every
-64 rows, at most 256. The active party can therefore report a lower bound on the number of rows that differ.
+**Row ids** never travel; :mod:`.row_ids` says how they are compared, and counted where they differ.
 
 **Checkpoints** are compared by history, not by number. A passive party says for each of its checkpoints the digest of
 its exchange with the active party (:mod:`.exchange`); the active party resumes from the newest checkpoint whose
@@ -15,14 +13,7 @@ each says the digests of these exchanges too, and both of a pair must be equal; 
 active party does not learn. It refuses if there is no such checkpoint although a party has progress: a party was
 started in another folder, or lost its files. Nothing is removed before all have agreed.
 
-Leakage: all parties learn whether the run continues and, if not, between which parties at least how many rows differ; a
-passive party learns nothing else about ids. The active party has the key, so it can *test guesses*: whether the peer's
-ids in one bucket (64 on average, more for over 16,384 rows) are exactly a given set. If a bucket agrees, these are its
-own ids. If a few ids of a bucket differ, it can test its own ids with one removed and others in its place. It may thus
-find out which of its ids the peer lacks, and which ids the peer has instead, if it can enumerate them. It cannot find
-an id that it cannot enumerate, nor any id of a bucket whose other ids it cannot enumerate. Each attempt of a run is a
-handshake under a new key, with new buckets, so these tests accumulate. The single digest over all rows, which is also
-sent because it fixes their order, would answer such questions only for all differences at once.
+Leakage: all parties learn whether the run continues and, if not, what differs between which parties.
 """
 
 from __future__ import annotations
@@ -43,9 +34,9 @@ from labelward.messages.base import RowMask
 from labelward.messages.handshake import Hello, PairHistories, PairStart, RowIdDigests, RowSplit
 from labelward.party.context import Context
 from labelward.party.exchange import Exchange
+from labelward.party.row_ids import answer_refusal, digest_ids, refuse_rows
 
 _STEP = (0,)
-_ROWS_PER_BUCKET, _MOST_BUCKETS = 64, 256
 _MOST_LISTED = 20  # keys in one message
 _MOST_STATED = 1 << 20  # columns or classes
 
@@ -179,20 +170,24 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
         _compare(ctx.party, peer, mine, answer)
     columns = {peer: _stated(peer, "columns", answer.columns) for peer, answer in answers.items() if answer.columns}
     pairs = {peer: ctx.recv(peer, PairHistories, _STEP).digests for peer in ctx.peers if ctx.topology.partners(peer)}
+    for peer, answer in answers.items():
+        if answer.rows != len(offer.ids):
+            refuse_rows(ctx, peer, offer.ids, answer.rows, nonce)
     resume, parts = _resume_point(ctx, answers, pairs)
     validation, test = RowMask.pack(sides.validation), RowMask.pack(sides.test)
-    digests = _digests(nonce, offer.ids)
+    digest = digest_ids(nonce, offer.ids, ctx.party)
     exchanges = {}
     for peer in ctx.peers:
         if parts is None:
-            exchanges[peer] = Exchange.begin(nonce, peer, _terms(offer, sides, digests))
+            exchanges[peer] = Exchange.begin(nonce, peer, _terms(offer, sides, digest))
         else:
             assert resume is not None
             exchanges[peer] = ctx.checkpoints.exchange(resume, peer)
         history = b"" if parts is None else exchanges[peer].digest
-        ctx.send(peer, RowSplit(validation, test, (parts or {}).get(peer, 0), history), _STEP)
+        ctx.send(peer, RowSplit(validation, test, (parts or {}).get(peer, 0), history, digest), _STEP)
     for peer, ready in {peer: ctx.recv(peer, RowIdDigests, _STEP) for peer in ctx.peers}.items():
-        _compare_ids(ctx.party, peer, len(offer.ids), digests, ready)
+        if not hmac.compare_digest(ready.ids, digest_ids(nonce, offer.ids, peer)):
+            refuse_rows(ctx, peer, offer.ids, len(offer.ids), nonce)
     ctx.checkpoints.discard(resume)
     if parts is None:
         ctx.checkpoints.rebind(exchanges)
@@ -210,6 +205,8 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
     theirs = ctx.recv(ctx.active, Hello, _STEP)
     _compare(ctx.party, ctx.active, mine, theirs)
     classes = _stated(ctx.active, "classes", theirs.classes)
+    if theirs.rows != mine.rows:
+        answer_refusal(ctx, offer.ids, theirs.rows, theirs.nonce)
     begin = ctx.recv(ctx.active, RowSplit, _STEP)
     with ctx.blaming(ctx.active, "Begin", _STEP):
         validation, test = (mask.unpack(len(offer.ids)) for mask in (begin.validation, begin.test))
@@ -221,8 +218,12 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
             step=_STEP,
             code="peer-message",
         )
-    sides, digests = RowMasks(validation=validation, test=test), _digests(theirs.nonce, offer.ids)
-    terms = _terms(offer, sides, digests)
+    sides, digest = RowMasks(validation=validation, test=test), digest_ids(theirs.nonce, offer.ids, ctx.active)
+    ready = RowIdDigests(digest_ids(theirs.nonce, offer.ids, ctx.party))
+    if not hmac.compare_digest(begin.ids, digest):
+        ctx.send(ctx.active, ready, _STEP)
+        answer_refusal(ctx, offer.ids, len(offer.ids), theirs.nonce)
+    terms = _terms(offer, sides, digest)
     if begin.history or begin.resume:
         if (begin.resume, begin.history) not in zip(mine.checkpoints, mine.histories, strict=True):
             reason = f"requests to resume from checkpoint {begin.resume}, which {ctx.party!r} does not have"
@@ -235,7 +236,7 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
         exchanges = _pair_exchanges(ctx, partners, terms)
         exchanges[ctx.active] = Exchange.begin(theirs.nonce, ctx.party, terms)
         ctx.checkpoints.begin(_Start(), exchanges)
-    ctx.send(ctx.active, digests, _STEP)
+    ctx.send(ctx.active, ready, _STEP)
     for peer, exchange in exchanges.items():
         ctx.link(peer, exchange, begin.resume)
     return Agreement.of(offer, sides, resume=begin.resume or None, classes=classes)
@@ -285,10 +286,10 @@ def _pair_exchanges(ctx: Context, partners: Sequence[str], terms: tuple[bytes, .
     return exchanges
 
 
-def _terms(offer: Proposal, sides: RowMasks, digests: RowIdDigests) -> tuple[bytes, ...]:
+def _terms(offer: Proposal, sides: RowMasks, digest: bytes) -> tuple[bytes, ...]:
     """Return what an exchange begins with: job, terms, sides of the rows, row ids."""
     agreed = sorted((offer.job | dict(offer.terms)).items())
-    return msgspec.msgpack.encode(agreed), sides.digest().encode(), digests.ids
+    return msgspec.msgpack.encode(agreed), sides.digest().encode(), digest
 
 
 def _resume_point(
@@ -355,22 +356,6 @@ def _history_error(progress: Mapping[str, int], strangers: Set[str] = frozenset(
     )
 
 
-def _digests(nonce: bytes, ids: Sequence[str]) -> RowIdDigests:
-    """Return the keyed digests of ids: over all of them, and by bucket."""
-    count = min(max(len(ids) // _ROWS_PER_BUCKET, 1), _MOST_BUCKETS)
-    each = [hmac.digest(nonce, name.encode(), "sha256") for name in ids]
-    buckets: list[list[bytes]] = [[] for _ in range(count)]
-    for digest in each:
-        buckets[int.from_bytes(digest[:8], "big") % count].append(digest)
-    return RowIdDigests(
-        _digest_of(nonce, b"all", each), tuple(_digest_of(nonce, b"bucket", sorted(bucket)) for bucket in buckets)
-    )
-
-
-def _digest_of(nonce: bytes, kind: bytes, digests: Sequence[bytes]) -> bytes:
-    return hmac.digest(nonce, kind + b"".join(digests), "sha256")
-
-
 def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
     if theirs.party != peer:
         raise HandshakeError(
@@ -386,12 +371,6 @@ def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
         )
     _compare_values("the job", party, peer, mine.job, theirs.job)
     _compare_values("the versions of libraries", party, peer, mine.terms, theirs.terms)
-    if mine.rows != theirs.rows:
-        raise HandshakeError(
-            f"{party!r} has {mine.rows} rows and {peer!r} has {theirs.rows}; all need the same rows",
-            code="disagreement",
-            value={party: mine.rows, peer: theirs.rows},
-        )
 
 
 def _compare_values(what: str, party: str, peer: str, mine: Mapping[str, str], theirs: Mapping[str, str]) -> None:
@@ -410,33 +389,3 @@ def _compare_values(what: str, party: str, peer: str, mine: Mapping[str, str], t
         if len(differing) > _MOST_LISTED:
             listed += f"; and {len(differing) - _MOST_LISTED} more"
         raise HandshakeError(f"the parties disagree on {what}: {listed}", code="disagreement", value=values)
-
-
-def _compare_ids(party: str, peer: str, rows: int, mine: RowIdDigests, theirs: RowIdDigests) -> None:
-    if hmac.compare_digest(mine.ids, theirs.ids):
-        return
-    if len(mine.buckets) != len(theirs.buckets):
-        raise PeerError(
-            peer,
-            "used another number of buckets for its row ids",
-            message="Ready",
-            step=_STEP,
-            code="peer-message",
-            value=len(theirs.buckets),
-        )
-    pairs = zip(mine.buckets, theirs.buckets, strict=True)
-    differing = sum(not hmac.compare_digest(ours, other) for ours, other in pairs)
-    if not differing:
-        raise HandshakeError(
-            f"parties {party!r} and {peer!r} have the same {rows} row ids in different orders",
-            code="disagreement",
-            value=rows,
-        )
-    # a row replaced by another one changes at most two buckets
-    least = (differing + 1) // 2
-    raise HandshakeError(
-        f"parties {party!r} and {peer!r} have {rows} rows each, but not the same row ids: at least {least} of {rows} "
-        "rows differ",
-        code="disagreement",
-        value=(least, rows),
-    )

@@ -12,18 +12,21 @@ from dataclasses import dataclass, field
 
 from labelward.messages.base import Message, wire_name
 from labelward.messages.handshake import (
+    BlindedRowIds,
     ExchangeDigest,
     Hello,
     PairHistories,
     PairStart,
     RowIdDigests,
     RowSplit,
+    TwiceBlindedRowIds,
 )
 
 ACTIVE, PASSIVE = "active", "passive"
 """Roles of the protocols with one label holder."""
 
-_GREETING = frozenset(wire_name(kind) for kind in (Hello, RowSplit, RowIdDigests, PairHistories, ExchangeDigest))
+_ROWS = (RowSplit, RowIdDigests, BlindedRowIds, TwiceBlindedRowIds)
+_GREETING = frozenset(wire_name(kind) for kind in (Hello, *_ROWS, PairHistories, ExchangeDigest))
 _PAIRING = frozenset(wire_name(kind) for kind in (PairStart, ExchangeDigest))
 GREETING = _GREETING | _PAIRING
 """Messages that belong to no exchange."""
