@@ -151,9 +151,9 @@ class Node:
     def tick(self) -> None:
         """Send greetings and heartbeats; end an attempt in which a peer is away too long."""
         with self.guarded(), self.lock:
-            now, refused = time.monotonic(), self.credentials.refused
+            now, own = time.monotonic(), self.credentials
             for peer in self.peers.values():
-                if peer.session is not None and peer.fingerprint in refused:
+                if peer.session is not None and peer.certificate is not None and own.refuses(peer.certificate):
                     self.blame(peer, f"shows the certificate {peer.fingerprint[:16]}, which is refused")
                 peer.tick(now)
                 attempt = self.attempt
