@@ -5,6 +5,7 @@ VENV   ?= .venv
 SMALL  ?=
 OUT    ?= $(if $(filter demo-network,$(MAKECMDGOALS)),runs/demo-network,$(if $(SMALL),runs/demo-small,demo))
 JOBS   ?= 2
+HASHED ?=
 
 FUZZ_INPUTS ?= 1000000
 
@@ -13,10 +14,10 @@ CHAOS_SEED ?= 1
 CHAOS_OUT  ?= chaos-nightly
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-network test test-slow chaos chaos-nightly fuzz check bench clean
+.PHONY: help demo demo-network test test-slow chaos chaos-nightly fuzz check bench hashes clean
 
 help:
 	@echo "make demo           audit a shipped example under real encryption; SMALL=1 for a short one, OUT=DIR for another folder"
@@ -29,6 +30,8 @@ help:
 	@echo "make check          formatter, linter, strict types"
 	@echo "make bench          time what the notes state"
 	@echo "make clean          remove the environment and what tools leave; audits stay"
+	@echo "HASHED=1            of demo and demo-network: install only files whose SHA-256 is in hashes.txt"
+	@echo "make hashes         write hashes.txt anew from constraints.txt; needs uv"
 	@echo "PYTHON=python3.12   another Python than python3; VENV=DIR another place than .venv"
 
 demo: $(VENV)/.for-use
@@ -50,7 +53,7 @@ chaos-nightly: $(VENV)/.for-development
 	$(BIN)/python tests/network/chaos.py tests/network/nightly.toml $(CHAOS_OUT)
 
 fuzz: $(VENV)/.for-development
-	@$(PIP) --editable '.[test,fuzz]'
+	@$(PIP) --constraint constraints.txt --editable '.[test,fuzz]'
 	$(BIN)/python tests/fuzz/fuzz.py --inputs $(FUZZ_INPUTS)
 
 check: $(VENV)/.for-development
@@ -62,19 +65,31 @@ bench: $(VENV)/.for-development
 	@for each in benchmarks/[a-z]*.py; do echo "== $$each"; \
 	$(BIN)/python "$$each" --json "benchmarks/results/$$(basename "$$each" .py).json" || exit 1; done
 
+hashes:
+	@{ echo "# The files that labelward[report] needs, by SHA-256, for Python 3.11 and later, any system. Made by 'make hashes'."; \
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url \
+	    --constraint constraints.txt --extra report --group build pyproject.toml; } > hashes.new
+	@mv hashes.new hashes.txt
+
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # a stamp for each set of packages: a second call installs nothing
-$(VENV)/.for-use: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
+$(VENV)/.for-use: pyproject.toml constraints.txt hashes.txt | $(VENV)/pyvenv.cfg
+ifeq ($(HASHED),)
 	@echo "installing labelward with its report, as pinned in constraints.txt ..."
-	@$(PIP) --editable '.[report]'
+	@$(PIP) --constraint constraints.txt --editable '.[report]'
+else
+	@echo "installing labelward with its report, from the files that hashes.txt lists ..."
+	@$(PIP) --require-hashes --requirement hashes.txt
+	@$(PIP) --no-deps --no-build-isolation --no-index --editable .
+endif
 	@touch $@
 
 $(VENV)/.for-development: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	@echo "installing labelward with all that tests and checks need, as pinned in constraints.txt ..."
-	@$(PIP) --editable '.[test,check]'
+	@$(PIP) --constraint constraints.txt --editable '.[test,check]'
 	@touch $@ $(VENV)/.for-use
 
 $(VENV)/pyvenv.cfg:

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blames import refused_about
@@ -42,6 +42,7 @@ from labelward.transport.certificates import (
     verify_peer,
     verify_signature,
 )
+from labelward.transport.certificates.identity import fingerprints
 from refusals import refused
 
 AUTHORITY = new_authority(name="the authority", now=NOW)
@@ -255,12 +256,75 @@ def test_who_is_no_authority() -> None:
 def test_a_changed_certificate_is_refused_and_nothing_else_happens(place: int, flip: int, shorten: bool) -> None:
     """One byte of the binary form changed, or all after it cut off: never believed, never another error."""
     der = bytearray(leaf(BANK).public_bytes(Encoding.DER))
-    assume(place % len(der) != len(der) - len(leaf(BANK).signature) - 1)  # its unused bits, which parsers ignore
     der[place % len(der)] ^= flip
     if shorten:
         del der[place % len(der) :]
     with pytest.raises(CertificateError):
         verify_peer(ssl.DER_cert_to_PEM_cert(bytes(der)).encode(), AUTHORITY.certificate, "bank", now=NOW)
+
+
+@pytest.mark.parametrize("bits", range(1, 8))
+def test_unused_bits_of_a_signature_are_refused(bits: int) -> None:
+    """Parsers ignore them where the signature ends in as many zeros: a certificate with another fingerprint."""
+    made = BANK
+    while leaf(made).signature[-1] & 0x7F:
+        made = new_party(AUTHORITY, "bank", now=NOW)
+    der = bytearray(leaf(made).public_bytes(Encoding.DER))
+    der[-1 - len(leaf(made).signature)] = bits
+    with refused(CertificateError, "damaged", field="the certificate of 'bank'"):
+        verify_peer(ssl.DER_cert_to_PEM_cert(bytes(der)).encode(), AUTHORITY.certificate, "bank", now=NOW)
+
+
+def test_an_odd_country_is_no_warning() -> None:
+    """A peer's certificate makes this process say nothing; warnings are errors here."""
+    der = leaf(BANK).public_bytes(Encoding.DER).replace(b"\x06\x03\x55\x04\x03", b"\x06\x03\x55\x04\x06")
+    with refused(CertificateError, "identity", field="the certificate of 'bank'"):
+        verify_peer(ssl.DER_cert_to_PEM_cert(der).encode(), AUTHORITY.certificate, "bank", now=NOW)
+
+
+ORDERS = {
+    "secp256r1": 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551,
+    "secp384r1": int("f" * 48 + "c7634d81f4372ddf581a0db248b0a77aecec196accc52973", 16),
+}
+
+
+def twin(own: x509.Certificate, order: int) -> x509.Certificate:
+    """Return the certificate with the other ECDSA signature that is valid: made without any key."""
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+    def tagged(tag: int, content: bytes) -> bytes:
+        size = len(content).to_bytes(2, "big")
+        return bytes([tag, len(content)]) + content if len(content) < 128 else bytes([tag, 0x82]) + size + content
+
+    r, s = decode_dss_signature(own.signature)
+    der, signed = own.public_bytes(Encoding.DER), own.tbs_certificate_bytes
+    start = der.index(signed) + len(signed)
+    algorithm = der[start : start + 2 + der[start + 1]]
+    other = tagged(0x03, b"\0" + encode_dss_signature(r, order - s))
+    return x509.load_der_x509_certificate(tagged(0x30, signed + algorithm + other))
+
+
+@pytest.mark.parametrize("curve", [ec.SECP256R1(), ec.SECP384R1()], ids=lambda each: each.name)
+def test_a_refused_certificate_does_not_come_back_with_its_other_signature(curve: ec.EllipticCurve) -> None:
+    root = certified("Root", key=ec.generate_private_key(curve), authority=True)
+    own = certified("bank", by=root).certificate
+    other = twin(own, ORDERS[curve.name])
+    assert fingerprint(other) != fingerprint(own)
+    chain = other.public_bytes(Encoding.PEM)
+    assert verify_peer(chain, root.pem, "bank", now=NOW) == other  # an authority's signature, which nobody else made
+    for listed in (own, other):
+        mine = Credentials(
+            party="telco", chain=b"", key=b"", authority=root.pem, refused=frozenset({fingerprint(listed)})
+        )
+        assert mine.refuses(own)
+        assert mine.refuses(other)
+        assert not mine.refuses(leaf(TELCO))
+
+
+def test_a_certificate_of_an_rsa_authority_has_one_fingerprint() -> None:
+    root = certified("Root", key=rsa_key(), authority=True)
+    own = certified("bank", by=root).certificate
+    assert fingerprints(own) == {fingerprint(own)}
 
 
 @pytest.mark.parametrize("host", ["bank.example", "BANK.example.", "10.0.0.1"])

@@ -191,10 +191,57 @@ def test_a_failure_between_attempts_reaches_those_who_wait(run: Run) -> None:
     end_all(run, run.attempt())
     waiting = [background(lambda party=party: run.conclude(party)) for party in ("bank", "telco")]  # type: ignore[misc]
     run.made["shop"].fail("OutputError")
+    eventually(lambda: all(waiting))
+    with blamed("shop", "peer-failed", about="OutputError"):
+        raise waiting[0][0]  # type: ignore[misc]
+    (told,) = waiting[1]  # by the bank, where shop has no session with telco yet
+    assert isinstance(told, PeerError)
+    assert (told.peer, told.about) in (("shop", None), ("bank", "shop"))
+
+
+def test_a_failure_reaches_those_whom_the_party_has_not_met(run: Run) -> None:
+    end_all(run, run.attempt())
+    waiting = background(lambda: run.conclude("bank")), background(lambda: run.conclude("telco"))
+    node = run.made["shop"]._node
+    eventually(lambda: node.peers["telco"].session is not None)
+    with node.lock:
+        node.peers["telco"].session = None
+        node.broadcast(session_records.RunFailed(b"", "shop", "failed: OutputError"))
+    eventually(lambda: all(waiting), 10.0)
+    with blamed("bank", "peer-failed", about="OutputError"):
+        raise waiting[1][0]  # type: ignore[misc]
+
+
+def test_a_failure_in_an_attempt_reaches_those_who_have_ended_their_part(run: Run) -> None:
+    """Up to now they waited for the party that failed until it was away for longer than the timeout of a minute."""
+    ends = run.attempt()
+    waiting = []
+    for party in ("telco", "shop"):
+        end = ends[party]
+        assert end is not None
+        end.close()
+        waiting.append(background(lambda party=party: run.conclude(party)))  # type: ignore[misc]
+    eventually(lambda: all(run.made["bank"]._node.peers[party].progress.saved for party in ("telco", "shop")))
+    own = ends["bank"]
+    assert own is not None
+    own.fail(Failure("peer-failed", "MemoryError"))
     for ended in waiting:
-        eventually(lambda ended=ended: ended)  # type: ignore[misc]
-        with blamed("shop", "peer-failed", about="OutputError"):
+        eventually(lambda ended=ended: ended, 10.0)  # type: ignore[misc]
+        with blamed("bank", "peer-failed", about="MemoryError"):
             raise ended[0]
+    assert run.marked == []
+
+
+def test_an_invalid_record_ends_the_wait_of_its_receiver(run: Run) -> None:
+    end_all(run, run.attempt())
+    waiting = background(lambda: run.conclude("bank"))
+    session = run.made["telco"]._node.peers["bank"].session
+    assert session is not None
+    with run.made["telco"]._node.lock:
+        session.push(b"\x01no note")
+    eventually(lambda: waiting, 10.0)
+    with blamed("telco", "malformed", about="an invalid record"):
+        raise waiting[0]
 
 
 @pytest.mark.parametrize(

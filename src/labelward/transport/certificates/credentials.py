@@ -20,6 +20,7 @@ from labelward.transport.certificates.identity import (
     check_address,
     check_party_name,
     fingerprint,
+    fingerprints,
     party_of,
 )
 
@@ -79,12 +80,16 @@ class Credentials:
         found = verification.verify_peer(chain, self.authority, party, use=use)
         seen = fingerprint(found)
         where = f"the certificate {seen[:16]} of {party_of(found)!r}"
-        if seen in self.refused:
+        if self.refuses(found):
             raise CertificateError(f"is listed in {REFUSED_FILE}", code="identity", field=where, value=seen)
         if self.pinned and seen not in self.pinned:
             reason = "is none of those in [network] pinned of the job"
             raise CertificateError(reason, code="identity", field=where, value=seen)
         return found
+
+    def refuses(self, certificate: x509.Certificate) -> bool:
+        """Return whether a certificate, or one that anybody can make of it, is believed no longer."""
+        return bool(self.refused) and not self.refused.isdisjoint(fingerprints(certificate))
 
     @property
     def certificate(self) -> x509.Certificate:

@@ -6,11 +6,21 @@ import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from cryptography import x509
-from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256, Hash
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from labelward.errors import CertificateError
 
 URI_PREFIX = "labelward:party:"
+_ECDSA = "1.2.840.10045.4."
+_BIT_STRING, _SEQUENCE = 0x03, 0x30
+_ORDERS = (
+    0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551,
+    0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFC7634D81F4372DDF581A0DB248B0A77AECEC196ACCC52973,
+    (1 << 521) - 0x5AE79787C40D069948033FEB708F65A2FC44A36477663B851449048E16EC79BF7,
+)
+"""Of the points of P-256, P-384 and P-521."""
 _PARTY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
@@ -82,6 +92,37 @@ def check_address(certificate: x509.Certificate, host: str, *, where: str = "the
 def fingerprint(certificate: x509.Certificate) -> str:
     """Return the SHA-256 of a certificate as 64 hex digits, as ``openssl x509 -fingerprint -sha256`` has it."""
     return certificate.fingerprint(SHA256()).hex()
+
+
+def fingerprints(certificate: x509.Certificate) -> frozenset[str]:
+    """Return the fingerprint of a certificate, and those of others that anybody can make of it.
+
+    With an ECDSA signature ``(r, s)`` of an authority, ``(r, n - s)`` is valid, too, whatever the holder of the
+    certificate knows. A list of refused certificates means both.
+    """
+    found = {fingerprint(certificate)}
+    if not certificate.signature_algorithm_oid.dotted_string.startswith(_ECDSA):
+        return frozenset(found)
+    r, s = decode_dss_signature(certificate.signature)
+    der, signed = certificate.public_bytes(Encoding.DER), certificate.tbs_certificate_bytes
+    head = 2 + (der[1] & 0x7F if der[1] & 0x80 else 0)
+    algorithm = der[head + len(signed) : len(der) - len(_tagged(_BIT_STRING, b"\0" + certificate.signature))]
+    for order in _ORDERS:
+        if 0 < s < order:
+            other = _tagged(_BIT_STRING, b"\0" + encode_dss_signature(r, order - s))
+            digest = Hash(SHA256())
+            digest.update(_tagged(_SEQUENCE, signed + algorithm + other))
+            found.add(digest.finalize().hex())
+    return frozenset(found)
+
+
+def _tagged(tag: int, content: bytes) -> bytes:
+    """Return content as DER has it, with its tag and length."""
+    length = len(content)
+    if length < 0x80:
+        return bytes((tag, length)) + content
+    size = (length.bit_length() + 7) // 8
+    return bytes((tag, 0x80 | size)) + length.to_bytes(size, "big") + content
 
 
 def _ip(text: str) -> IPv4Address | IPv6Address | None:

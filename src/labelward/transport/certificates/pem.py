@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.utils import CryptographyDeprecationWarning
 
 from labelward.errors import CertificateError
@@ -155,6 +155,7 @@ def _instead(pem: bytes) -> str:
 def _parsed(read: Callable[[Any], T], what: Any, where: str) -> T:
     try:
         with _WARNINGS, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # such as a country of more than two letters
             warnings.simplefilter("error", CryptographyDeprecationWarning)  # such as a serial number of zero
             return read(what)
     except _CANNOT_BE_READ as error:
@@ -169,3 +170,5 @@ def _read_all(certificate: x509.Certificate) -> None:
     _ = (certificate.subject.rfc4514_string(), certificate.issuer.rfc4514_string(), list(certificate.extensions))
     _ = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
     _ = (certificate.public_key(), certificate.signature_hash_algorithm)
+    if certificate.public_bytes(Encoding.DER)[-1 - len(certificate.signature)]:
+        raise ValueError("its signature has unused bits")  # parsers ignore them, fingerprints do not

@@ -45,7 +45,14 @@ _LINGER: Final = 30.0  # seconds to wait for peers to be told of the end where n
 
 
 class _Coordinator:
-    """Common part of both sides: bounded waits for peers, which raise the reason why they end."""
+    """Common part of both sides: bounded waits for peers, which raise the reason why they end.
+
+    Attributes:
+        tells: whether this party tells the others of a failure that a peer reported: the active party has a session
+            with each of them, the passive ones may have none with each other yet.
+    """
+
+    tells: bool = False
 
     def __init__(self, node: Node) -> None:
         self.node, self.peers = node, node.peers
@@ -95,7 +102,10 @@ class _Coordinator:
         for peer in self.peers.values():
             if peer.progress.failed is not None:
                 failed, peer.progress.failed = peer.progress.failed, None
-                raise from_record(peer.name, failed)
+                told = from_record(peer.name, failed)
+                if self.tells:
+                    node.broadcast(to_record(b"", told))
+                raise told
         for peer in missing:
             error = node.missing(peer, began)
             if error is None and time.monotonic() - began > node.endpoint.silence:
@@ -123,6 +133,8 @@ class _Coordinator:
 
 class ActiveCoordinator(_Coordinator):
     """Side of the active party: begins attempts and ends the run."""
+
+    tells = True
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)

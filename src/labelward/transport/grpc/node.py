@@ -151,9 +151,9 @@ class Node:
     def tick(self) -> None:
         """Send greetings and heartbeats; end an attempt in which a peer is away too long."""
         with self.guarded(), self.lock:
-            now, refused = time.monotonic(), self.credentials.refused
+            now, own = time.monotonic(), self.credentials
             for peer in self.peers.values():
-                if peer.session is not None and peer.fingerprint in refused:
+                if peer.session is not None and peer.certificate is not None and own.refuses(peer.certificate):
                     self.blame(peer, f"shows the certificate {peer.fingerprint[:16]}, which is refused")
                 peer.tick(now)
                 attempt = self.attempt
@@ -246,6 +246,8 @@ class Node:
     def _deliver(self, peer: Peer, name: bytes, item: records.Chunk | records.AttemptEnd | records.RunFailed) -> None:
         attempt = self.attempt
         if attempt is not None and attempt.name == name:
+            if isinstance(item, records.RunFailed) and attempt.closed and attempt.failure is None:
+                peer.progress.failed = item  # this party's part has ended well, and it waits for the others
             try:
                 attempt.take(peer, item)
             except records.MessageTooLargeError as error:
@@ -272,9 +274,7 @@ class Node:
         """End the run because of what a peer does, once, whether an attempt runs or is awaited."""
         if not peer.blamed:
             peer.blamed = True
-            error = PeerError(peer.name, reason, code="peer-message")
-            peer.progress.failed = to_record(b"", error)
-            self._stop(error)
+            self._stop(PeerError(peer.name, reason, code="peer-message"), waits=True)
 
     def disturbed(self, name: str, reason: str) -> None:
         """A party's connection to the hub of this process was closed or refused for what the party did."""
@@ -288,11 +288,18 @@ class Node:
         if not rate.take():
             self.blame(peer, reason)
 
-    def _stop(self, error: PeerError) -> None:
-        """End the run because of what a peer sent, here and at all peers."""
+    def _stop(self, error: PeerError, *, waits: bool = False) -> None:
+        """End the run because of what a peer sent, here and at all peers.
+
+        Args:
+            waits: whether also the next wait for parties ends, though an attempt runs.
+        """
         self.log("refused", {"peer": error.peer, "reason": error.reason})
         attempt = self.attempt
-        if attempt is not None and attempt.running:
+        running = attempt is not None and attempt.running
+        if waits or not running:
+            self.peers[error.peer].progress.failed = to_record(b"", error)
+        if attempt is not None and running:
             attempt.stop(error)
             self.broadcast(to_record(attempt.name, error))
         else:
