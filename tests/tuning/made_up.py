@@ -22,6 +22,8 @@ def evaluation(self: Evaluator, task: Task) -> Evaluation:
         data=self.digest,
         setting=dict(task.setting),
         seed=task.seed,
+        rows=task.rows,
+        share=task.share,
         points=(Point(values=values),),
     )
 

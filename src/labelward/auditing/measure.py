@@ -273,12 +273,15 @@ def attack_training(
     training: AttackedTraining,
     attackers: Sequence[tuple[str, ComponentSpec]],
     other_views: OtherViews | None = None,
+    *,
+    by_chance: bool = True,
 ) -> Iterator[AttackedView]:
-    """Yield the attacks on a training as they end."""
+    """Yield the attacks on a training as they end; ``by_chance``: with the level of chance of each guess."""
     for party, attack in attackers:
         made = make_attack(attack)
         own = training.attacker(party, made, other_views)
-        found = attack_and_score(made, training.view(party), training.data, seed=training.seed, own=own)
+        view, seed = training.view(party), training.seed
+        found = attack_and_score(made, view, training.data, seed=seed, own=own, by_chance=by_chance)
         yield AttackedView(party, attack, found, own)
 
 

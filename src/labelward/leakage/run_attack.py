@@ -105,6 +105,7 @@ def score_values(
     known_per_cluster: int = 0,
     attack: Attack | None = None,
     numbers: NDArray[np.int64] | None = None,
+    by_chance: bool = True,
 ) -> dict[str, Any]:
     """Return the metrics of guessed clusters, and their ``chance`` level.
 
@@ -116,11 +117,12 @@ def score_values(
         known_per_cluster: as in the guess.
         attack: adds its own metrics.
         numbers: int64 [rows], class numbers as the attack counts them; None: in the order of the labels' text.
+        by_chance: whether the level of chance is computed, most of which is estimated over permutations.
     """
     truth = np.unique(np.asarray(labels, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
     known = known_per_cluster
     found = score_clusters(values, truth, targets, known_per_cluster=known)
-    chance = cluster_chance(values, truth, targets, known_per_cluster=known)
+    chance = cluster_chance(values, truth, targets, known_per_cluster=known) if by_chance else {}
     guess = LabelGuess(values=values, known_per_cluster=known)
     _add_own_metrics(attack, guess, truth if numbers is None else numbers, found, chance)
     return {**found, "chance": chance}
@@ -178,7 +180,13 @@ def _add_own_metrics(
 
 
 def attack_and_score(
-    attack: Attack, view: View, data: VerticalDataset, *, seed: int, own: AttackerData | None = None
+    attack: Attack,
+    view: View,
+    data: VerticalDataset,
+    *,
+    seed: int,
+    own: AttackerData | None = None,
+    by_chance: bool = True,
 ) -> AttackResult:
     """Attack a party's view and score the guess.
 
@@ -188,12 +196,13 @@ def attack_and_score(
         data: of all parties; the attack gets the party's own columns and the labels that it needs to be told.
         seed: of the run.
         own: what the party has in addition to its columns, such as its bottom model; None: its columns only.
+        by_chance: whether the level of chance of a guess of clusters is computed.
     """
     own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed, view.party)
     start = time.perf_counter()
     guess = run_attack(attack, view, own, aux, seed=seed)
     seconds = time.perf_counter() - start
-    leakage = {**_score(attack, guess, data, aux, view), "primary": attack.primary}
+    leakage = {**_score(attack, guess, data, aux, view, by_chance=by_chance), "primary": attack.primary}
     if attack.target != "labels":
         leakage["target"] = attack.target
     auxiliary: dict[str, Any] = {"classes" if data.classes else "bins of the labels": aux.classes}
@@ -219,7 +228,7 @@ def score_without_view(
     """
     own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed, view.party)
     guess = run_attack(attack, view.without_records(), own, aux, seed=seed)
-    return ScoredGuess(guess, _without_chance(_score(attack, guess, data, aux, view)))
+    return ScoredGuess(guess, _without_chance(_score(attack, guess, data, aux, view, by_chance=False)))
 
 
 def score_baselines(
@@ -265,7 +274,9 @@ def score_baselines(
         key = (view.party, name, attack if baseline.depends_on is None else baseline.depends_on)
         if key not in cache:
             cache[key] = baseline.guess(rng.learning(seed, view.party, 0, name))
-        scores[name] = ScoredGuess(cache[key], _without_chance(_score(attack, cache[key], data, aux, view)))
+        scores[name] = ScoredGuess(
+            cache[key], _without_chance(_score(attack, cache[key], data, aux, view, by_chance=False))
+        )
     return scores
 
 
@@ -329,7 +340,15 @@ def told_column(attack: Attack, data: VerticalDataset) -> NDArray[np.int64]:
     return codes.astype(np.int64)
 
 
-def _score(attack: Attack, guess: Guess, data: VerticalDataset, aux: AuxiliaryKnowledge, view: View) -> dict[str, Any]:
+def _score(
+    attack: Attack,
+    guess: Guess,
+    data: VerticalDataset,
+    aux: AuxiliaryKnowledge,
+    view: View,
+    *,
+    by_chance: bool = True,
+) -> dict[str, Any]:
     """Compare a guess with the true labels of the training rows, and of the test rows if it covers them.
 
     Test rows are the only rows that a party has and does not train on. A guess of columns is compared with those of
@@ -352,6 +371,7 @@ def _score(attack: Attack, guess: Guess, data: VerticalDataset, aux: AuxiliaryKn
         known_per_cluster=known,
         attack=attack,
         numbers=numbers,
+        by_chance=by_chance,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,11 +33,14 @@ class UtilityModel(Protocol):
         """Return the test margins of a centralized model on the parties' columns."""
 
 
-def utility_scores(programs: UtilityModel, margins: Floats, data: VerticalDataset) -> dict[str, float]:
+def utility_scores(
+    programs: UtilityModel, margins: Floats, data: VerticalDataset, names: Collection[str] | None = None
+) -> dict[str, float]:
     """Return the metrics of a model on the weighted test rows whose labels are known; the first one ranks models.
 
     Args:
         margins: float64 [test rows, outputs].
+        names: of metrics of classes to compute; None: all.
 
     Returns:
         Nothing where the known labels are too few for a metric, since other parties hold the rest.
@@ -50,11 +53,18 @@ def utility_scores(programs: UtilityModel, margins: Floats, data: VerticalDatase
     predicted = programs.predicted(margins, data.classes)
     if data.classes:
         ranks = margins if margins.shape[1] == 1 else predicted
-        return class_scores(ranks, predicted, values.astype(np.int64), weights)
+        return class_scores(ranks, predicted, values.astype(np.int64), weights, names=names)
     return regression_scores(predicted, values, weights, power=programs.deviance_power)
 
 
-def class_scores(ranks: Floats, predicted: Floats, labels: Labels, weights: Floats | None = None) -> dict[str, float]:
+def class_scores(
+    ranks: Floats,
+    predicted: Floats,
+    labels: Labels,
+    weights: Floats | None = None,
+    *,
+    names: Collection[str] | None = None,
+) -> dict[str, float]:
     """Return ``auc``, ``accuracy``, ``f1`` and ``logloss``; the prediction is the first class of highest probability.
 
     With two classes, AUC and F1 are those of the second. With more, they are unweighted means over the classes, each
@@ -65,21 +75,32 @@ def class_scores(ranks: Floats, predicted: Floats, labels: Labels, weights: Floa
         predicted: float64 [rows, classes], probabilities.
         labels: int64 [rows], class numbers; every class occurs.
         weights: float64 [rows]; None: equal weights.
+        names: of the metrics to compute; None: all.
     """
     from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
 
     classes = predicted.shape[1]
     scored = [1] if classes == 2 else list(range(classes))
-    areas = [roc_auc_score(labels == c, ranks[:, c % ranks.shape[1]], sample_weight=weights) for c in scored]
-    guess, bounded = predicted.argmax(axis=1), np.clip(predicted, _MIN_PROBABILITY, 1.0)
-    bounded /= bounded.sum(axis=1, keepdims=True)
-    per_class = f1_score(labels, guess, labels=scored, average=None, zero_division=0.0, sample_weight=weights)
-    return {
-        "auc": float(np.mean(areas)),
-        "accuracy": float(accuracy_score(labels, guess, sample_weight=weights)),
-        "f1": float(np.mean(per_class)),
-        "logloss": float(log_loss(labels, bounded, labels=list(range(classes)), sample_weight=weights)),
-    }
+    guess = predicted.argmax(axis=1)
+
+    def auc() -> Any:
+        return np.mean(
+            [roc_auc_score(labels == c, ranks[:, c % ranks.shape[1]], sample_weight=weights) for c in scored]
+        )
+
+    def accuracy() -> Any:
+        return accuracy_score(labels, guess, sample_weight=weights)
+
+    def f1() -> Any:
+        return np.mean(f1_score(labels, guess, labels=scored, average=None, zero_division=0.0, sample_weight=weights))
+
+    def logloss() -> Any:
+        bounded = np.clip(predicted, _MIN_PROBABILITY, 1.0)
+        bounded /= bounded.sum(axis=1, keepdims=True)
+        return log_loss(labels, bounded, labels=list(range(classes)), sample_weight=weights)
+
+    found = (auc, accuracy, f1, logloss)
+    return {each.__name__: float(each()) for each in found if names is None or each.__name__ in names}
 
 
 def regression_scores(

@@ -175,8 +175,9 @@ def write_tune_page(folder: Path) -> Path:
 
 
 def _compared(search: StoredSearch) -> list[tuple[dict[str, Any], tuple[float, ...]]]:
-    """Return all settings that the search compared, with their objectives."""
-    return [pair for each in search.evaluations if each.rows == "validation" for pair in each.compared()]
+    """Return all settings that the search compared on all training rows, with their objectives."""
+    whole = [each for each in search.evaluations if each.rows == "validation" and each.share == 1.0]
+    return [pair for each in whole for pair in each.compared()]
 
 
 def _title(name: str) -> str:

@@ -7,7 +7,7 @@ of its own. The parties predict with them once more; no policy of theirs hears o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -50,9 +50,9 @@ class EpochScorer:
         """Return the rounds of a training of so many epochs."""
         return epochs
 
-    def utility(self, epochs: int) -> Mapping[str, float]:
-        """Return the utility after the first epochs."""
-        return utility_scores(self._family, self.first(epochs).ended.margins, self.training.data)
+    def utility(self, epochs: int, names: Collection[str]) -> Mapping[str, float]:
+        """Return metrics after the first epochs."""
+        return utility_scores(self._family, self.first(epochs).ended.margins, self.training.data, names)
 
     def cost(self, epochs: int) -> Cost:
         """Return bytes and messages of a training of so many epochs, which all have as many; seconds of the whole.

@@ -126,7 +126,7 @@ class Evaluator:
 
     def __call__(self, task: Task) -> Evaluation:
         """Return an evaluation; a setting that is refused, or whose training fails, has no points but a reason."""
-        start = time.perf_counter()
+        start = time.process_time()
         job, variant, reason = self._job(task.setting)
         found: dict[str, Any] = {"status": "refused", "reason": reason}
         if job is not None:
@@ -144,7 +144,7 @@ class Evaluator:
             seed=task.seed,
             rows=task.rows,
             share=task.share,
-            seconds=round(time.perf_counter() - start, 3),
+            seconds=round(time.process_time() - start, 3),
             **found,
         )
 
@@ -157,6 +157,16 @@ class Evaluator:
         """Return whether the first trees or epochs of a setting's training are settings of their own."""
         job, variant, _ = self._job(setting)
         return self.section.prefixes and job is not None and not refusal(job, variant, self.section)
+
+    def few_lengths(self, setting: Setting) -> tuple[int, ...]:
+        """Return the powers of two below a setting's length: enough for what is trained on fewer rows, to be compared.
+
+        Attacks on each of the first trees take longer than the training.
+        """
+        if not self.keeps_prefixes(setting) or self.length not in setting:
+            return ()
+        whole = int(setting[self.length])
+        return tuple(1 << place for place in range(whole.bit_length()) if 1 << place < whole)
 
     @cached_property
     def fixed(self) -> Setting:
@@ -309,11 +319,12 @@ class _Run:
         """Return the figures of its first trees or epochs."""
         scorer, leakage = self._scorer, dict(self.measured.leakage)
         attackers = attackers_left(list(leakage))
-        leakage |= {
-            (each.party, each.attack): each.result.leakage for each in attack_training(scorer.first(length), attackers)
-        }
+        attacked = attack_training(scorer.first(length), attackers, by_chance=False)
+        leakage |= {(each.party, each.attack): each.result.leakage for each in attacked}
         counts = self.rounds[scorer.rounds(length)] if self.rounds else self.end
-        return self._figures(scorer.utility(length), counts, leakage, scorer.cost(length))
+        objectives = self.evaluator.objectives
+        utility = scorer.utility(length, {*objectives.names, objectives.utility_metric})
+        return self._figures(utility, counts, leakage, scorer.cost(length))
 
     @cached_property
     def _scorer(self) -> PrefixScorer | EpochScorer:

@@ -49,7 +49,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         reason: of a refusal, failure or cut; why first trees are no points, if they are not.
         points: the training last, before it its first trees.
         counts: ciphertext operations.
-        seconds: of training and attacks.
+        seconds: of a processor, for training and attacks.
     """
 
     format: Literal[1] = 1

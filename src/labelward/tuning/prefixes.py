@@ -8,7 +8,7 @@ of the first trees is what it would have seen, and so are the operations up to t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -120,9 +120,10 @@ class PrefixScorer:
         count = self.rounds(trees) * self._apart
         return margins_of(msgspec.structs.replace(self._share, trees=self._share.trees[:count]), self._leaves[:count])
 
-    def utility(self, trees: int) -> Mapping[str, float]:
-        """Return the utility of the first trees."""
-        return utility_scores(model_family(self.training.job.model), self.margins(trees), self.training.data)
+    def utility(self, trees: int, names: Collection[str]) -> Mapping[str, float]:
+        """Return metrics of the first trees."""
+        family = model_family(self.training.job.model)
+        return utility_scores(family, self.margins(trees), self.training.data, names)
 
     def cost(self, trees: int) -> Cost:
         """Return what is not counted operation by operation: that of the whole training."""

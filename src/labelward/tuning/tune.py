@@ -174,15 +174,12 @@ class _Tuning:
     def search_all(self) -> list[Evaluation]:
         """Return all evaluations of the search, in the order in which it asked."""
         section, idle = self.evaluator.section, 0
-        shares = section.fidelity or (1.0,)
         while self.spent < section.evaluations and idle < _IDLE:
             asked, before = self.search.ask(), self.spent
             settings = [{**each, **self.evaluator.fixed} for each in asked]
             if not settings:
                 break
-            found = self._batch(settings, shares[0])
-            for share in shares[1:]:
-                found = self._promoted(settings, found, share)
+            found = self._measured_in_steps(settings)
             if len(found) == len(settings):
                 told = zip(asked, found, strict=True)
                 self.search.tell([Told(each, self._values(result), self._excess(result)) for each, result in told])
@@ -208,7 +205,8 @@ class _Tuning:
         budget, tasks = self.evaluator.section.evaluations, list[tuple[str, Task]]()
         for setting in settings:
             cheapest = self.cheapest if share == 1.0 else None
-            task = Task(setting=setting, seed=self.evaluator.seed, share=share, cheapest=cheapest)
+            lengths = () if share == 1.0 else self.evaluator.few_lengths(setting)
+            task = Task(setting=setting, seed=self.evaluator.seed, share=share, lengths=lengths, cheapest=cheapest)
             key = self.evaluator.key(task)
             if key not in self.asked and key not in dict(tasks):
                 if self.spent + share > budget + _ROUNDING:
@@ -225,16 +223,41 @@ class _Tuning:
         self._check_failures()
         return found
 
-    def _promoted(self, settings: Sequence[Setting], found: list[Evaluation], share: float) -> list[Evaluation]:
-        """Return the evaluations with those of the better half made anew on more rows."""
-        if not found:
-            return found
-        order = np.argsort(ranks_of(np.array([self._values(each) for each in found])), kind="stable")
-        better = sorted(order[: (len(found) + 1) // 2].tolist())
-        again = self._batch([settings[at] for at in better], share)
-        for at, evaluation in zip(better, again, strict=False):
-            found[at] = evaluation
+    def _measured_in_steps(self, settings: Sequence[Setting]) -> list[Evaluation]:
+        """Return the evaluations of settings, those of the better half of each share of rows made anew on the next."""
+        shares = self.evaluator.section.fidelity or (1.0,)
+        found = self._batch(settings, shares[0])
+        places = list(range(len(found)))
+        for share in shares[1:]:
+            order = [places[at] for at in self._by_gain([found[at] for at in places])]
+            places = sorted(order[: (len(places) + 1) // 2])
+            again = self._batch([settings[at] for at in places], share)
+            places = places[: len(again)]
+            for at, evaluation in zip(places, again, strict=True):
+                found[at] = evaluation
         return found
+
+    def _by_gain(self, found: Sequence[Evaluation]) -> list[int]:
+        """Return the order of evaluations on one share of rows: first what adds most to others on that share.
+
+        Where none adds any, those come first that exceed the limits least, then those that fewer others beat.
+        """
+        if not found:
+            return []
+        own, share = {each.key for each in found}, found[0].share
+        known = self._counted([each for each in self.asked.values() if each.share == share and each.key not in own])
+        known = known[front_of(known)]
+        parts = [np.concatenate([known, self._counted([each])]) for each in found]
+        gains = np.array([hypervolume(part, np.array(self.record.bounds)) for part in parts])
+        beyond = np.array([sum(max(0.0, each) for each in self._excess(one)) for one in found])
+        ranks = ranks_of(np.array([self._values(each) for each in found]))
+        return [int(at) for at in np.lexsort((ranks, beyond, -gains))]
+
+    def _counted(self, evaluations: Sequence[Evaluation]) -> Points:
+        """Return float64 [points, objectives]: those within the limits, where the search keeps any."""
+        section = self.evaluator.section
+        every = values_of([point.values for each in evaluations for point in each.points], len(section.objectives))
+        return every if section.handling == "none" else every[feasible(section, every)]
 
     def _keep_cheapest(self, found: Sequence[Evaluation]) -> None:
         """Keep the cost of the cheapest setting within all limits, where trainings may be cut short."""
