@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -69,9 +71,30 @@ def test_gradients_of_one_direction_rank_all_rows(attack: RowRanking) -> None:
 
 def test_one_number_is_ranked_by_itself_or_by_its_size() -> None:
     values = np.array([[3.0], [-9.0], [0.0], [1.0], [5.0]])
-    assert SpectralAttack().scores(values) == pytest.approx(-values[:, 0])
-    assert SpectralAttack(signed=False).scores(values) == pytest.approx(np.abs(values[:, 0]))
-    assert NormAttack().scores(values) == pytest.approx(np.abs(values[:, 0]))
+    assert SpectralAttack().rule(values)(values) == pytest.approx(-values[:, 0])
+    assert SpectralAttack(signed=False).rule(values)(values) == pytest.approx(np.abs(values[:, 0]))
+    assert NormAttack().rule(values)(values) == pytest.approx(np.abs(values[:, 0]))
+    assert SpectralAttack().rule(values + 2)(np.array([[4.0], [2.0]])) == pytest.approx([-2.0, 0.0])  # others' scale
+
+
+def test_rows_outside_the_training_set_are_ranked_by_the_same_rule() -> None:
+    """Of a trained bottom model alone: no gradient of theirs was seen."""
+    parts = {name: np.random.default_rng(at).normal(size=(90, 3)) for at, name in enumerate(("bank", "telco"))}
+    labels = (parts["telco"][:, 0] > 0).astype(np.int64)
+    params = SplitNet(top=False, bottom="mlp", loss="logistic", epochs=3, batch_size=16)
+    run = trained(parts, labels, params, train=np.arange(70), seed=1)
+    aux = AuxiliaryKnowledge(classes=2)
+    for attack in (SpectralAttack(), NormAttack()):
+        guess = attack(run.view, run.own, aux, rng=np.random.default_rng(0))
+        same = replace(run.own, outside=run.own.features)
+        again = attack(run.view, same, aux, rng=np.random.default_rng(0))
+        assert guess.outside is not None
+        assert again.outside is not None
+        assert len(guess.outside.values) == len(run.outside_labels)
+        assert np.array_equal(again.outside.scores, guess.scores)
+        assert attack(run.view, replace(run.own, outside=None), aux, rng=np.random.default_rng(0)).outside is None
+    gradients = SpectralAttack(of="gradients")
+    assert gradients(run.view, run.own, aux, rng=np.random.default_rng(0)).outside is None
 
 
 def test_either_direction_counts_and_one_class_tells_nothing() -> None:

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_jobs import Call, refused, write_job
+
+from labelward.messages.splitnn import (
+    BatchEmbeddings,
+    BatchGradients,
+    EmbeddingAnswer,
+    EpochOrder,
+    OwnEmbeddings,
+    ValidationEmbeddings,
+)
+from labelward.party.view import View
+
+_ARRAYS: tuple[Any, ...] = (BatchEmbeddings, ValidationEmbeddings, EmbeddingAnswer, BatchGradients)
 
 NET = """
 [data]
@@ -81,4 +94,23 @@ def test_bad_jobs_are_refused(call: Call, tmp_path: Path) -> None:
     refused(call("plan", tmp_path / "none.toml"), "none.toml", "no such job file")
     refused(call("plan", write_job(tmp_path)), "table.csv")
     (tmp_path / "net.toml").write_text(NET)
-    refused(call("plan", tmp_path / "net.toml"), "net.toml", "splitnn", "secureboost")
+    refused(call("plan", tmp_path / "net.toml", "--bandwidth", 1, "--latency", 1), "--bandwidth")
+    (tmp_path / "net.toml").write_text(NET.replace("splitnn", "pivodl"))
+    refused(call("plan", tmp_path / "net.toml"), "net.toml", "pivodl", "secureboost")
+
+
+@pytest.mark.parametrize(("top", "record"), [("true", "full"), ("false", "epochs"), ("true", "digests")])
+def test_networks_tell_the_bytes_of_their_arrays(call: Call, tmp_path: Path, top: str, record: str) -> None:
+    """Exactly those of a run: what each party's view then holds, in bytes of arrays."""
+    more = f'epochs = 2\nbottom = "linear"\ntop = {top}\n[run]\nrecord = "{record}"\n'
+    (tmp_path / "net.toml").write_text(NET.replace("[parties]", "validation_size = 0.2\n[parties]") + more)
+    planned = json.loads(call("plan", tmp_path / "net.toml", "--json").stdout)
+    assert "view" in call("plan", tmp_path / "net.toml").stdout
+    told = call("audit", tmp_path / "net.toml", "--out", tmp_path / "out")
+    assert told.exit_code == 0, told.output
+    for party, size in planned["views"].items():
+        view = View.load(tmp_path / "out" / "runs" / "none" / "1" / party / "view")
+        arrays = [each.message.values.value for kind in _ARRAYS for each in view.received(kind)]
+        arrays += [each.values for each in view.observed(OwnEmbeddings)]
+        arrays += [each.rows for each in view.observed(EpochOrder)]
+        assert sum(len(each.data) for each in arrays) == size

@@ -73,15 +73,18 @@ def test_noise_has_its_scale_whatever_the_gradient(distribution: Any, factor: fl
 
 
 def test_noise_is_the_same_for_the_same_gradient_only() -> None:
-    """What a cut-off run sends again is what it sent; any other gradient, step or party gets other noise."""
+    """What a cut-off run sends again is what it sent; any other gradient or step gets other noise.
+
+    Another party's equal gradient, as there is without a top model, gets the same: two draws would have a mean.
+    """
     policy = begun(NoisyGradients(scale=1.0))
     asked = gradient()
     noise = policy.on_returned_gradient(asked) - asked.values
     assert np.array_equal(policy.on_returned_gradient(asked) - asked.values, noise)
     moved = asked.values.copy()
     moved[0, 0] += np.float32(1e-4)
+    assert np.array_equal(policy.on_returned_gradient(replace(asked, party="right")) - asked.values, noise)
     for other in (
-        replace(asked, party="right"),
         replace(asked, epoch=1),
         replace(asked, batch=1),
         replace(asked, values=moved),
@@ -251,8 +254,9 @@ def test_ppdl_picks_at_random() -> None:
     places: Counter[int] = Counter()
     for batch in range(400):
         left = policy.on_returned_gradient(gradient(values=np.full((2, 2), 1e-3, np.float32), batch=batch))
-        places[int(np.flatnonzero(left)[0])] += 1
+        places.update(np.flatnonzero(left)[:1].tolist())
     assert sorted(places) == [0, 1, 2, 3]
+    assert places.total() >= 395  # noise may leave nothing to gather
     assert all(abs(count - 100) < 5 * math.sqrt(75) for count in places.values())
 
 

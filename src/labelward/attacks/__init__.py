@@ -22,6 +22,7 @@ ATTACKS: Registry[Attack] = Registry(
         "differential:Differential",
         "embedding_inversion:EmbeddingInversion",
         "gradient_directions:GradientDirections",
+        "gradient_modes:GradientModes",
         "gradient_sign:GradientSign",
         "id2graph:ID2Graph",
         "instance_clustering:InstanceClustering",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -10,7 +11,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from labelward.attacks.after_epoch import AfterEpoch
-from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import validate_rows
 from labelward.attacks.nets.view_embeddings import own_embeddings
 from labelward.attacks.nets.view_gradients import gradients_by_row, has_gradients, require_passive_view
@@ -30,12 +31,39 @@ AUC_EITHER = Metric(
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowRanking(AfterEpoch):
-    """The common part of both: rows of two classes ranked by a number; which end is which class stays open."""
+class TwoClassRanking(Attack):
+    """The common part of rankings of rows of two classes by a number; which end is which class stays open."""
 
     primary: ClassVar[str] = AUC_EITHER.name
     metrics: ClassVar[tuple[Metric, ...]] = (AUC_EITHER,)
     models: ClassVar[tuple[str, ...]] = ("splitnn",)
+
+    def check_labels(self, rows: int, classes: int) -> None:
+        """Refuse all but two classes."""
+        if classes != 2:
+            raise JobError(
+                f"{self.kind} ranks rows of two classes, not of {classes}", code="unsupported", value=classes
+            )
+
+    def guess_of(self, scores: Floats, notes: dict[str, float], outside: LabelGuess | None = None) -> LabelGuess:
+        """Return scores, float64 [rows], as a guess: the upper half of the ranking is class 1."""
+        guessed = (scores > np.median(scores)).astype(np.int64)
+        ranked = np.stack([-scores, scores], axis=1)
+        return LabelGuess(values=guessed, kind="labels", scores=ranked, notes=notes, outside=outside)
+
+    def score(self, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
+        """Return the AUC of the ranking or of its reverse; .5 where one class is missing."""
+        from sklearn.metrics import roc_auc_score
+
+        if guess.scores is None or len(np.unique(truth)) != 2:
+            return {AUC_EITHER.name: 0.5}
+        area = float(roc_auc_score(truth == 1, guess.scores[:, 1]))
+        return {AUC_EITHER.name: max(area, 1 - area)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowRanking(AfterEpoch, TwoClassRanking):
+    """The common part of both: embeddings, or gradients, ranked by a number."""
 
     of: Annotated[
         Literal["embeddings", "gradients"],
@@ -56,17 +84,12 @@ class RowRanking(AfterEpoch):
         """Whether gradients are read; embeddings follow from the party's own model."""
         return self.of == "gradients"
 
-    def check_labels(self, rows: int, classes: int) -> None:
-        """Refuse all but two classes."""
-        if classes != 2:
-            raise JobError(
-                f"{self.kind} ranks rows of two classes, not of {classes}", code="unsupported", value=classes
-            )
-
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
     ) -> LabelGuess:
         """Return a score for every training row; the upper half of the ranking is guessed as class 1.
+
+        Trained embeddings of rows outside the training set are ranked by the same rule, on the training rows' scale.
 
         On a view without gradients the embeddings are those of the untrained bottom model, and ``"gradients"`` are
         drawn at random, as those of rows without one are ranked in the middle.
@@ -81,40 +104,30 @@ class RowRanking(AfterEpoch):
         validate_rows(view, own)
         self.check_labels(view.rows, aux.classes)
         if self.of == "embeddings":
-            values, seen = self._embeddings(view, own), np.ones(view.rows, dtype=np.bool_)
-        else:
-            values, seen = gradients_by_row(view, self.epochs, own_loss=True)
+            values, outside = self._embeddings(view, own)
+            ranked = self.rule(values)
+            beyond = self.guess_of(ranked(outside), {}) if outside is not None and len(outside) else None
+            return self.guess_of(ranked(values), {}, beyond)
+        values, seen = gradients_by_row(view, self.epochs, own_loss=True)
         if not values.shape[1]:
             values = rng.normal(size=(view.rows, 1))
         scores = np.zeros(view.rows)
-        ranked = seen if seen.any() else ~seen
-        scores[ranked] = self.scores(values[ranked])
-        scores[~ranked] = np.median(scores[ranked])
-        guessed = scores > np.median(scores)
-        notes = {"rows without a gradient": float((~seen).sum())} if self.of == "gradients" else {}
-        return LabelGuess(
-            values=guessed.astype(np.int64), kind="labels", scores=np.stack([-scores, scores], axis=1), notes=notes
-        )
+        known = seen if seen.any() else ~seen
+        scores[known] = self.rule(values[known])(values[known])
+        scores[~known] = np.median(scores[known])
+        return self.guess_of(scores, {"rows without a gradient": float((~seen).sum())})
 
-    def scores(self, values: Floats) -> Floats:
-        """Return float64 [rows], by which rows are ranked, from float64 [rows, numbers]."""
+    def rule(self, values: Floats) -> Callable[[Floats], Floats]:
+        """Return what ranks rows, float64 [rows, numbers] to float64 [rows], as the training rows' values suggest."""
         raise NotImplementedError
 
-    def score(self, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
-        """Return the AUC of the ranking or of its reverse; .5 where one class is missing."""
-        from sklearn.metrics import roc_auc_score
-
-        if guess.scores is None or len(np.unique(truth)) != 2:
-            return {AUC_EITHER.name: 0.5}
-        area = float(roc_auc_score(truth == 1, guess.scores[:, 1]))
-        return {AUC_EITHER.name: max(area, 1 - area)}
-
-    def _embeddings(self, view: View, own: AttackerData) -> Floats:
+    def _embeddings(self, view: View, own: AttackerData) -> tuple[Floats, Floats | None]:
+        """Return the embeddings of the training rows, and of the rows outside where they are at hand."""
         from labelward.attacks.nets.completion import embedded
 
         known = None if self.epoch is None else own_embeddings(view, self.epoch)
         if known is not None:
-            return known
+            return known, None
         bottom = own.bottom if has_gradients(view) else own.untrained
         if bottom is None:
             raise DataError(
@@ -122,7 +135,8 @@ class RowRanking(AfterEpoch):
                 code="missing",
                 value=view.party,
             )
-        return embedded(bottom(), own.features)
+        trained = bottom()
+        return embedded(trained, own.features), None if own.outside is None else embedded(trained, own.outside)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,9 +151,9 @@ class NormAttack(RowRanking):
 
     kind: ClassVar[str] = "norm"
 
-    def scores(self, values: Floats) -> Floats:
-        """Return the lengths of the rows."""
-        return np.asarray(np.linalg.norm(values, axis=1))
+    def rule(self, values: Floats) -> Callable[[Floats], Floats]:
+        """Rank by the lengths of the rows."""
+        return lambda rows: np.asarray(np.linalg.norm(rows, axis=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +174,15 @@ class SpectralAttack(RowRanking):
         bool, Meta(description="Rank by the projection itself; otherwise by its absolute value, as published.")
     ] = True
 
-    def scores(self, values: Floats) -> Floats:
-        """Return the projections of the rows, less their mean, onto the first singular vector."""
-        centered = values - values.mean(axis=0)
-        along = centered @ np.linalg.svd(centered, full_matrices=False)[2][0]
-        along = along if (along**3).sum() >= 0 else -along  # the rarer class is further out
-        return np.asarray(along if self.signed else np.abs(along))
+    def rule(self, values: Floats) -> Callable[[Floats], Floats]:
+        """Rank by the projections of the rows, less the mean, onto the first singular vector of the training rows."""
+        center = values.mean(axis=0)
+        direction = np.linalg.svd(values - center, full_matrices=False)[2][0]
+        if (((values - center) @ direction) ** 3).sum() < 0:  # the rarer class is further out
+            direction = -direction
+
+        def projected(rows: Floats) -> Floats:
+            along = (rows - center) @ direction
+            return np.asarray(along if self.signed else np.abs(along))
+
+        return projected

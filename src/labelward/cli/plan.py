@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,11 @@ from labelward.errors import InputError
 if TYPE_CHECKING:
     from labelward.planning.cost_estimate import CostEstimate
     from labelward.planning.estimate import NetworkLink
+    from labelward.planning.net_traffic import NetTraffic
     from labelward.runs.estimate import DeploymentEstimate
+
+SPLIT_NETWORK = "splitnn"
+"""The model of which bytes are told, in place of operations."""
 
 _UNITS = (
     ("encrypt", "encrypt a ciphertext"),
@@ -45,10 +50,14 @@ def plan(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Estimate time, traffic and memory of a training run, from operations measured on this machine."""
+    """Estimate time, traffic and memory of a training run, from operations measured on this machine.
+
+    For split networks: the bytes that are sent, and the size of the views.
+    """
     from labelward.cli.audit import insecure_settings
     from labelward.job import load_job
     from labelward.planning.cost_estimate import estimate_cost
+    from labelward.planning.net_traffic import estimate_traffic
     from labelward.planning.workload import RemoteShape
 
     link = _link(bandwidth, latency)
@@ -56,6 +65,14 @@ def plan(
     with prefix_job_file(job_file):
         job = load_job(job_file)
         warn_insecure(insecure_settings(job))
+        if job.model.kind == SPLIT_NETWORK:
+            if link is not None:
+                raise InputError(
+                    "is for trees: the time of a network is not estimated", code="unsupported", field="--bandwidth"
+                )
+            traffic = estimate_traffic(job, seed=seed, variant=defense, remote=remote)
+            print_json(asdict(traffic)) if json else _print_network(traffic)
+            return
         found = estimate_cost(job, seed=seed, variant=defense, link=link, remote=remote)
     if json:
         print_json(_as_json(found))
@@ -85,8 +102,6 @@ def _columns(given: Sequence[str]) -> dict[str, int]:
 
 
 def _as_json(found: CostEstimate) -> dict[str, Any]:
-    from dataclasses import asdict
-
     import msgspec
 
     return {
@@ -121,6 +136,23 @@ def _print(found: CostEstimate) -> None:
     print_table(f"Measured here: {kernel}{workers}", ("operation", "µs"), units, words=1)
     for sentence in _sentences(found):
         typer.echo(sentence)
+
+
+def _print_network(found: NetTraffic) -> None:
+    from labelward.report.formatting import count, data_size
+
+    active, *passive = found.views
+    figures = {
+        "numbers a row": {name: count(each) for name, each in found.numbers.items()},
+        "embeddings sent": {name: data_size(each) for name, each in found.embeddings.items()},
+        "of test rows": {name: data_size(each) for name, each in found.predictions.items()},
+        "gradients received": {name: data_size(each) for name, each in found.gradients.items()},
+        "view": {name: data_size(each) for name, each in found.views.items()},
+    }
+    lines = [(title, *(by.get(name, "–") for name in (active, *passive))) for title, by in figures.items()]
+    title = f"{found.dataset or 'remote data'}, {count(found.rows)} training rows, {count(found.epochs)} epochs"
+    print_table(title, ("bytes of arrays", active, *passive), lines, words=1)
+    typer.echo(f"All views: {data_size(sum(found.views.values()))} at most, headers of messages apart.")
 
 
 def _sentences(found: CostEstimate) -> list[str]:

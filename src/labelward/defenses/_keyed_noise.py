@@ -4,7 +4,8 @@ A resumed run repeats what it sent since its last checkpoint. Fresh noise on the
 average it out. The noise is therefore derived from a key, drawn before anything is sent and stored with the
 checkpoints, and from the place in the training and the values themselves. A receiver that restarts with other inputs
 gets other values with independent noise. That is an additional release, which the accounts do not count: they assume
-receivers that follow the protocol.
+receivers that follow the protocol. Without a top model all parties get the same gradients; these get the same noise,
+since parties that put theirs together would average it out.
 """
 
 from __future__ import annotations
@@ -76,9 +77,8 @@ class KeyedGradientDefense(Policy):
             )
         self._kept.sent[returned.party] = self._kept.sent.get(returned.party, 0) + 1
         values = np.ascontiguousarray(returned.values)
-        return KeyedDraws(
+        return KeyedDraws(  # not by party: equal gradients get equal noise, which members of a coalition cannot average
             self._kept.key,
-            returned.party.encode(),
             f"{returned.epoch} {returned.batch} {values.dtype} {values.shape}".encode(),
             hashlib.sha256(values.tobytes()).digest(),
         )

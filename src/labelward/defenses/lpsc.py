@@ -13,7 +13,9 @@ Reference: "Label privacy source coding in vertical federated learning", Section
 is silent: F of the training rows is out of fold, since in-fold F hides what is left to learn; AdaBoost's network is
 fitted with weighted logistic loss, whose best answer is the logit less 2αf, so that the joined logit is 2αf + h;
 LogitBoost's h is added to the logit, L2's to the probability; ``"offset"``, logistic loss on F + h, is not in the
-paper.
+paper. Neither is ``"labels"``: the paper's target Label without a bottom model of the active party, its network joined
+with f by logistic regression on the validation rows. Weights are not normalized (Table 6), so that LogitBoost's
+gradients are those of the logistic loss near F, and ``adversarial``'s β means the same for it as for labels.
 """
 
 from __future__ import annotations
@@ -44,10 +46,11 @@ class Lpsc(Policy):
     repeatable: ClassVar[bool] = True
 
     coding: Annotated[
-        Literal["logitboost", "adaboost", "l2", "offset"],
+        Literal["logitboost", "adaboost", "l2", "offset", "labels"],
         Meta(
             description="What is left over: weighted residuals of the logit ('logitboost'), weights of labels "
-            "('adaboost'), residuals of the probability ('l2'), or the labels beyond the own logit ('offset')."
+            "('adaboost'), residuals of the probability ('l2'), or the labels beyond the own logit ('offset'); "
+            "'labels': no coding, but the network joined with the own columns all the same, for comparison."
         ),
     ] = "logitboost"
     folds: Annotated[
@@ -61,6 +64,16 @@ class Lpsc(Policy):
         ),
     ] = 1.0
 
+    @property
+    def _validated(self) -> str | None:
+        """The parameter that is fitted to validation rows."""
+        return "labels" if self.coding == "labels" else "validation" if self.scale == "validation" else None
+
+    def check_parameters(self) -> None:
+        """Refuse a factor beside a regression that finds its own."""
+        if self.coding == "labels" and self.scale != 1.0:
+            raise self.error("scale", "is not for coding 'labels', whose logistic regression finds its own")
+
     def check(self, setup: PolicyContext) -> None:
         """Refuse all but networks of two classes and one output, beside own columns that are not part of them."""
         reasons = {
@@ -68,7 +81,7 @@ class Lpsc(Policy):
             "active_columns": (not setup.active_columns, "needs columns of the active party"),
             "active_bottom": (setup.active_bottom, "needs [model] active_bottom = false"),
             "loss": (setup.loss != "logistic", "needs [model] loss = 'logistic'"),
-            "validates": (self.scale == "validation" and not setup.validates, "needs [data] validation_size"),
+            "validates": (self._validated and not setup.validates, "needs [data] validation_size"),
         }
         for name, (wrong, reason) in reasons.items():
             if wrong:
@@ -76,7 +89,7 @@ class Lpsc(Policy):
                     reason,
                     code="inapplicable",
                     field="defense 'lpsc'",
-                    value=self.scale if name == "validates" else getattr(setup, name),
+                    value=self._validated if name == "validates" else getattr(setup, name),
                 )
         for other in setup.chain:
             if other is not self and "before_targets" in other.points and not other.label_private:
@@ -105,9 +118,11 @@ class Lpsc(Policy):
         given = replace(
             targets,
             local=local,
-            scale=None if self.scale == "validation" else self.scale,
+            scale=None if self._validated else float(self.scale),
             account={"own_error": _error(labels, logits, targets.weights)},
         )
+        if self.coding == "labels":
+            return replace(given, local=replace(local, form="regression"))
         if self.coding == "offset":
             return replace(given, offset=targets.offset + logits)
         if self.coding == "adaboost":

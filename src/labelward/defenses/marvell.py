@@ -7,8 +7,9 @@ a bound on its mean power: ``s`` times the squared length of the difference. A b
 difference; its rows get noise of the power of the party's last batch that had one, along all directions, and a batch
 before any such goes out as zeros, which tells that its rows have one class, and so does noise without a direction.
 
-Noise is drawn anew for each batch and epoch, so that who sums the gradients of several epochs averages it away. It is
-no differential privacy: a row's noise depends on its label, and the loss of privacy has no bound.
+Noise is drawn anew for each batch and epoch, so that who sums the gradients of several epochs averages it away; equal
+gradients of several parties have equal noise, so that these gain nothing together. It is no differential privacy: a
+row's noise depends on its label, and the loss of privacy has no bound.
 
 Reference: Li et al., "Label leakage and protection in two-party split learning" (ICLR 2022), Theorem 2. Difference: the
 four variances come from a bounded search along the power across, and closed forms; the paper solves alternately. Labels

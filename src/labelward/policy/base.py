@@ -142,12 +142,13 @@ class LocalTerm:
 
     Attributes:
         form: ``"logit"``: its logit is added to theirs; ``"probability"``: its probability, to theirs; ``"vote"``: the
-            sign of its logit, times ``weight``, to their logit.
+            sign of its logit, times ``weight``, to their logit; ``"regression"``: a logistic regression of both logits,
+            fitted to the validation rows.
         weight: of a vote.
     """
 
     model: LocalModel
-    form: Literal["logit", "probability", "vote"]
+    form: Literal["logit", "probability", "vote", "regression"]
     weight: float = 1.0
 
 
@@ -160,7 +161,8 @@ class TrainingTargets:
             the loss ``"residuals"``, or to shares of classes, float64 [n, outputs].
         labels: float64 [n]: class numbers (or real values) as any later policy may read them: the true ones, until a
             policy puts noise on them.
-        weights: float64 [n], without the weights of classes: these follow the labels in the end.
+        weights: float64 [n], without the weights of classes: these follow the labels in the end. A policy multiplies
+            those that it is given; what they add up to scales the gradients.
         offset: float64 [n], added to the margin in training.
         loss: name of the loss.
         classes: how many there are; 0 for quantities.

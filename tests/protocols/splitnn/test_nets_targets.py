@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 from splitnets import Net, Run, blobs
 from torch import nn
 
@@ -21,7 +22,7 @@ from labelward.defenses.coae import Coae, loss_gradients
 from labelward.defenses.label_dp import LpMst, RandomizedLabels
 from labelward.defenses.lpsc import Lpsc, adaboost_weights, l2, logitboost, vote_weight
 from labelward.defenses.mid import Mid
-from labelward.errors import PolicyError
+from labelward.errors import JobError, PolicyError
 from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EmbeddingAnswer, EpochOrder
 from labelward.party.in_process import standalone_context
 from labelward.policy.base import Policy, TrainingTargets
@@ -187,7 +188,7 @@ def test_gradients_are_those_of_the_joined_network(coding: Any, dtype: str, top:
             torch.from_numpy(each[rows].astype(dtype)) for each in (targets.values, targets.weights, targets.offset)
         )
         losses = (y - out) ** 2 / 2 if targets.loss == "residuals" else torch.log1p(torch.exp(-(2 * y - 1) * (f + out)))
-        ((w * losses).sum() / w.sum()).backward()
+        (w * losses).mean().backward()  # weights are not normalized (Table 6)
         for party, part in zip(("telco", "shop"), parts, strict=True):
             assert part.grad is not None
             assert np.abs(sent(run, BatchGradients, party, "bank")[0, batch] - part.grad.numpy()).max() < tolerance
@@ -233,6 +234,22 @@ def test_the_scale_is_the_best_of_the_validation_rows() -> None:
     assert np.allclose(run.active.outputs[200:], logits[200:] + local.scale * outputs)
     for party in ("telco", "shop"):
         assert run.views[party].digest() == plain.views[party].digest()
+
+
+def test_labels_are_joined_by_logistic_regression() -> None:
+    """The network is the undefended one, bit for bit; the three numbers are those of a general solver."""
+    given = net(Lpsc(coding="labels"), rows=300, validation=200, epochs=6)
+    run, plain = given.run(), given.run(policies={})
+    for party in ("telco", "shop"):
+        assert run.views[party].digest() == plain.views[party].digest()
+    local = run.active.share.local
+    assert isinstance(local, LocalPart)
+    logits, outputs = local.logits(given.params, given.parts["bank"]), plain.active.outputs
+    inputs, labels = np.hstack([outputs, logits])[300:], given.labels[300:]
+    solved = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(inputs, labels)
+    assert [local.scale, local.weight] == pytest.approx(solved.coef_[0], abs=1e-3)
+    assert local.bias == pytest.approx(solved.intercept_[0], abs=1e-3)
+    assert np.allclose(run.active.outputs, local.joined(outputs, logits))
 
 
 def learner(rows: int, labels: NDArray[np.int64], parts: Mapping[str, NDArray[Any]], **changes: Any) -> OwnColumnsNet:
@@ -378,6 +395,10 @@ def test_more_that_lpsc_refuses() -> None:
         given.run(parts={**given.parts, "bank": np.empty((60, 0))})
     with refused(PolicyError, "inapplicable", field="defense 'lpsc'", value="validation"):
         given.run(policies={"bank": Lpsc(scale="validation")})
+    with refused(PolicyError, "inapplicable", field="defense 'lpsc'", value="labels"):
+        given.run(policies={"bank": Lpsc(coding="labels")})
+    with refused(JobError, "conflict", field="scale", value=2.0):
+        Lpsc(coding="labels", scale=2.0)
     with refused(PolicyError, "inapplicable", field="defense 'lpsc'", value="seen"):
         given.run(policies={"bank": (Lpsc(), Seen())})
     for labels in (np.zeros(8), np.array([0.0, 1.0] * 4)):

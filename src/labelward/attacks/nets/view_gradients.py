@@ -58,9 +58,29 @@ def gradients_by_row(
         FileFormatError: orders and gradients do not fit each other.
     """
     if len(view.members) > 1:
-        parts = [gradients_by_row(member, epochs) for member in view.members]
+        parts = [gradients_by_row(member, epochs, own_loss=own_loss) for member in view.members]
         return np.hstack([part for part, _ in parts]), np.any([each for _, each in parts], axis=0)
+    found = gradient_batches(view, epochs)
+    total, seen = np.zeros((view.rows, found[0][1].shape[1] if found else 0)), np.zeros(view.rows, dtype=np.bool_)
+    for rows, values in found:
+        total[rows] += values * len(values) if own_loss else values  # an epoch names each row once
+        seen[rows] = True
+    return total, seen
+
+
+def gradient_batches(view: View, epochs: int) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Return rows and gradients, float64 [rows of the batch, outputs], of each batch of the first epochs, in order.
+
+    Those of a coalition's members stand side by side.
+
+    Raises:
+        DataError: the view keeps digests of gradients only.
+        FileFormatError: orders and gradients do not fit each other.
+    """
+    if len(view.members) > 1:
+        return _side_by_side([gradient_batches(member, epochs) for member in view.members], view)
     pieces: dict[int, list[tuple[int, NDArray[np.generic]]]] = defaultdict(list)
+    batches: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
     try:
         orders = {each.epoch: each.rows.unpack() for each in view.observed(EpochOrder) if each.epoch < epochs}
         for received in view.received(BatchGradients):
@@ -73,18 +93,31 @@ def gradients_by_row(
                         code="incomplete",
                         value=view.party,
                     )
-                values = received.message.values.value.unpack()
-                pieces[epoch].append((batch, values * len(values) if own_loss else values))
-        outputs = {values.shape[1] for each in pieces.values() for _, values in each}
-        total = np.zeros((view.rows, outputs.pop() if outputs else 0))
-        seen = np.zeros(view.rows, dtype=np.bool_)
-        for epoch, found in pieces.items():
-            values = np.concatenate([piece for _, piece in sorted(found, key=lambda one: one[0])])
-            rows = orders[epoch][: len(values)].astype(np.int64)
-            total[rows] += values  # an epoch names each row once
-            seen[rows] = True
+                pieces[epoch].append((batch, received.message.values.value.unpack()))
+        for epoch, found in sorted(pieces.items()):
+            at = 0
+            for _, values in sorted(found, key=lambda one: one[0]):
+                rows = orders[epoch][at : at + len(values)].astype(np.int64)
+                at += len(values)
+                if len(rows) != len(values) or (len(rows) and not 0 <= rows.min() <= rows.max() < view.rows):
+                    raise ValueError(f"{len(values)} gradients of {len(rows)} rows")
+                batches.append((rows, values.astype(np.float64)))
+        if len({values.shape[1] for _, values in batches}) > 1:
+            raise ValueError("gradients of different widths")
     except (CodecError, KeyError, ValueError, IndexError) as error:
         raise FileFormatError(
             f"the view of party {view.party!r} contradicts itself: {error}", code="damaged", value=view.party
         ) from error
-    return total, seen
+    return batches
+
+
+def _side_by_side(
+    found: list[list[tuple[NDArray[np.int64], NDArray[np.float64]]]], view: View
+) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Return the batches of all members, of the same rows in the same order."""
+    joined = []
+    for parts in zip(*found, strict=False):
+        if any(not np.array_equal(rows, parts[0][0]) for rows, _ in parts):
+            raise FileFormatError("the members' batches have different rows", code="damaged", value=view.party)
+        joined.append((parts[0][0], np.hstack([values for _, values in parts])))
+    return joined

@@ -47,7 +47,7 @@ from labelward.protocols.splitnn.checkpointing import ActiveState, restore, snap
 from labelward.protocols.splitnn.inputs import NetLabels
 from labelward.protocols.splitnn.losses import EpochRecord, EpochScore, NetObjective
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.share import NetTargets, decoded
+from labelward.protocols.splitnn.share import LocalFit, NetTargets, decoded
 from labelward.protocols.splitnn.tensors import as_array, diverged, is_finite, pack_tensor, unpack_array
 
 
@@ -83,11 +83,11 @@ class TrainingOutcome:
 
     Attributes:
         history: how each epoch went.
-        scale: factor of the network's output where a model of the active party's own columns is added.
+        local: how a model of the active party's own columns is joined with the network, where there is one.
     """
 
     history: tuple[EpochRecord, ...]
-    scale: float
+    local: LocalFit
 
 
 def train_active_net(
@@ -127,7 +127,7 @@ def train_active_net(
     for own in server.models:
         own.finish()
     ctx.progress("epochs", params.epochs, params.epochs)
-    return TrainingOutcome(history=tuple(server.history), scale=server.scale)
+    return TrainingOutcome(history=tuple(server.history), local=server.local)
 
 
 def combine_outputs(parts: list[torch.Tensor], top: torch.nn.Module | None) -> torch.Tensor:
@@ -163,8 +163,12 @@ class _Server:
         self.device, dtype = device_of(params), getattr(torch, params.dtype)
         self.values = fit.labels.values
         self.targets = fit.objective.targets(self.values, dtype, self.device)
-        weights = fit.objective.weights(self.values, fit.labels.weights, dtype, self.device)
-        self.weights = None if bool((weights == 1).all()) else weights
+        self.per = fit.objective.weights(self.values, fit.labels.weights, dtype, self.device)
+        weights = self.per
+        if fit.targets is not None:
+            coded = fit.targets.coded(fit.labels).weights
+            weights = fit.objective.weights(self.values, coded, dtype, self.device)
+        self.weights = None if bool(((weights == 1) & (self.per == 1)).all()) else weights
         self.decided, self.own = fit.targets, fit.own
         self.fitted, self.fitted_to, self.offset = fit.objective, self.targets, None
         if fit.targets is not None:
@@ -174,15 +178,15 @@ class _Server:
             self.offset = offset if bool(offset.any()) else None
         self.history: list[EpochRecord] = []
         self.best, self.last = 0, False
-        self.scale = fit.targets.local.scale if fit.targets and fit.targets.local else 1.0
+        self.local = fit.targets.local.fit if fit.targets and fit.targets.local else LocalFit()
 
     def epoch(self, epoch: int) -> None:
         """Run one epoch: train on all rows, score the validation rows, and send the outcome to all peers."""
         patience = self.params.patience
-        learned, (validated, scale) = self.learn(epoch), self.validate(epoch)
+        learned, (validated, local) = self.learn(epoch), self.validate(epoch)
         self.history.append(EpochRecord(learned, validated))
         best = not patience or _loss(self.history[epoch]) < min(map(_loss, self.history[:epoch]), default=math.inf)
-        self.best, self.scale = (epoch, scale) if best else (self.best, self.scale)
+        self.best, self.local = (epoch, local) if best else (self.best, self.local)
         self.last = epoch + 1 == self.params.epochs or (patience > 0 and epoch - self.best >= patience)
         for peer in self.ctx.peers:
             self.ctx.send(peer, EpochEnd(best, self.last), (epoch,))
@@ -206,7 +210,7 @@ class _Server:
             last=self.last,
             policies=self.ctx.policies.state(),
             targets=self.decided,
-            scale=self.scale,
+            local=self.local,
         )
         epochs = len(self.history)
         self.ctx.save(epochs, state, peers=dict.fromkeys(self.ctx.peers, epochs))
@@ -218,7 +222,7 @@ class _Server:
         for own, saved in saves:
             if own is not None and saved is not None:
                 restore(own, saved)
-        self.history, self.best, self.last, self.scale = list(state.history), state.best, state.last, state.scale
+        self.history, self.best, self.last, self.local = list(state.history), state.best, state.last, state.local
 
     def learn(self, epoch: int) -> EpochScore:
         """Train on all training rows once."""
@@ -234,13 +238,13 @@ class _Server:
             self._batch(epoch, batch, places[piece], order[piece])
             for batch, piece in enumerate(batches(self.rows, self.params.batch_size))
         ]
-        return self.fitted.score(torch.cat(outputs), self.fitted_to[places], self._weights(places))
+        return self.fitted.score(torch.cat(outputs), self.fitted_to[places], self._weights(places), self.per[places])
 
-    def validate(self, epoch: int) -> tuple[EpochScore | None, float]:
-        """Score the validation rows with the current weights; also return the factor of the network's output."""
+    def validate(self, epoch: int) -> tuple[EpochScore | None, LocalFit]:
+        """Score the validation rows with the current weights; also return how the own columns' model is joined."""
         targets, weights = self.targets[self.rows :], self._weights(slice(self.rows, None))
         if not len(targets):
-            return None, self.scale
+            return None, self.local
         own = self.bottom.validation() if self.bottom is not None else None
         outputs = []
         for trained in (self.top, self.between):
@@ -254,28 +258,28 @@ class _Server:
             with torch.no_grad():
                 parts += passed_on(received, self.between.module if self.between else None)
                 outputs.append(combine_outputs(parts, self.top.module if self.top else None))
-        found, scale = self._joined(torch.cat(outputs), targets, weights)
+        found, local = self._joined(torch.cat(outputs), targets, weights)
         score = self.objective.score(found, targets, weights)
         if not math.isfinite(score.loss):
             raise diverged(self.ctx.party, "the loss of the validation rows", epoch, None, self.params)
-        return score, scale
+        return score, local
 
     def _joined(
         self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None
-    ) -> tuple[torch.Tensor, float]:
-        """Return the joined model's outputs of the validation rows, and the factor of the network's."""
-        decided, scale = self.decided, self.scale
+    ) -> tuple[torch.Tensor, LocalFit]:
+        """Return the joined model's outputs of the validation rows, and how the own columns' model is joined."""
+        decided, local = self.decided, self.local
         if decided is None or (decided.local is None and not decided.decoder):
-            return outputs, scale
+            return outputs, local
         joined = as_array(outputs).astype(np.float64)
         if decided.decoder:
             joined = decoded(decided.decoder, joined)
         if decided.local is not None and self.own is not None:
             if decided.validated:
                 weighed = None if weights is None else as_array(weights)
-                scale = decided.local.best_scale(joined, self.own, as_array(targets), weighed)
-            joined = msgspec.structs.replace(decided.local, scale=scale).joined(joined, self.own)
-        return torch.from_numpy(joined).to(outputs.device, outputs.dtype), scale
+                local = decided.local.best_fit(joined, self.own, as_array(targets), weighed)
+            joined = decided.local.fitted(local).joined(joined, self.own)
+        return torch.from_numpy(joined).to(outputs.device, outputs.dtype), local
 
     def _batch(self, epoch: int, batch: int, places: torch.Tensor, rows: NDArray[np.int32]) -> torch.Tensor:
         """Train on one batch; return the model's outputs of its rows."""
@@ -297,7 +301,7 @@ class _Server:
             outputs = combine_outputs(parts, self.top.module if self.top else None)
             if self.offset is not None:
                 outputs = outputs + self.offset[places]
-            loss = self.fitted.mean_loss(outputs, self.fitted_to[places], self._weights(places))
+            loss = self.fitted.mean_loss(outputs, self.fitted_to[places], self._weights(places), self.per[places])
             if self.between is not None:
                 bottleneck: Any = self.between.module
                 loss = loss + self.between_weight * bottleneck.penalty

@@ -17,7 +17,7 @@ from labelward.policy.chain import ChainState
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.bottom_model import TrainableModule
 from labelward.protocols.splitnn.losses import EpochRecord
-from labelward.protocols.splitnn.share import NetTargets
+from labelward.protocols.splitnn.share import LocalFit, NetTargets
 from labelward.protocols.splitnn.tensors import as_array, pack_state, unpack_state
 
 
@@ -59,7 +59,7 @@ class ActiveState(msgspec.Struct, frozen=True, kw_only=True):
         policies: state of the policies.
         between: what policies put between embeddings and top model.
         targets: what policies have the labels replaced by; None: nothing.
-        scale: factor of the network's output in the best epoch, where the active party's own columns are added.
+        local: how the active party's own columns are joined in the best epoch, where a model of them is added.
     """
 
     model: str
@@ -71,7 +71,7 @@ class ActiveState(msgspec.Struct, frozen=True, kw_only=True):
     policies: ChainState
     between: TrainedState | None = None
     targets: NetTargets | None = None
-    scale: float = 1.0
+    local: LocalFit = LocalFit()
 
 
 def snapshot_weights(trained: TrainableModule) -> TrainedState:

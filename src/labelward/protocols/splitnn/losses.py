@@ -78,8 +78,19 @@ class NetObjective(msgspec.Struct, frozen=True):
             weights = weights * np.array(self.class_weights)[values.astype(np.int64)]
         return torch.from_numpy(weights.copy()).to(device, dtype)
 
-    def mean_loss(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
-        """Return Σ w·loss / Σ w over the rows; 0 where no row has a weight. Without weights all are 1."""
+    def mean_loss(
+        self,
+        outputs: torch.Tensor,
+        targets: torch.Tensor,
+        weights: torch.Tensor | None,
+        per: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return Σ w·loss / Σ w over the rows; 0 where no row has a weight. Without weights all are 1.
+
+        Args:
+            per: weights by whose sum Σ w·loss is divided in place of Σ w: those of the rows, where a policy's code has
+                weights of its own, which are not normalized.
+        """
         reduction = "mean" if weights is None else "none"
         if self.loss == "mse":
             losses = nn.functional.mse_loss(outputs[:, 0], targets, reduction=reduction)
@@ -93,11 +104,18 @@ class NetObjective(msgspec.Struct, frozen=True):
             losses = nn.functional.cross_entropy(outputs, targets, reduction=reduction)
         if weights is None:
             return losses
-        return (weights * losses).sum() / weights.sum().clamp(min=torch.finfo(outputs.dtype).tiny)
+        total = (weights if per is None else per).sum()
+        return (weights * losses).sum() / total.clamp(min=torch.finfo(outputs.dtype).tiny)
 
-    def score(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None) -> EpochScore:
-        """Return the loss and the metric of these rows."""
-        loss = float(self.mean_loss(outputs, targets, weights))
+    def score(
+        self,
+        outputs: torch.Tensor,
+        targets: torch.Tensor,
+        weights: torch.Tensor | None,
+        per: torch.Tensor | None = None,
+    ) -> EpochScore:
+        """Return the loss and the metric of these rows; arguments as for :meth:`mean_loss`."""
+        loss = float(self.mean_loss(outputs, targets, weights, per))
         if self.loss == "logistic":
             return EpochScore(loss, float(((outputs[:, 0] > 0) == (targets > 0.5)).double().mean()))
         if targets.dim() == 2:

@@ -204,7 +204,7 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
         params=params.parameters(),
         bottom=stored_model(bottom) if bottom else None,
         top=stored_model(top) if top else None,
-        local=msgspec.structs.replace(local, scale=trained.scale) if local else msgspec.UNSET,
+        local=local.fitted(trained.local) if local else msgspec.UNSET,
         between=stored_model(between[0]) if between else msgspec.UNSET,
         decoder=targets.decoder if targets and targets.decoder else msgspec.UNSET,
         objective=objective,

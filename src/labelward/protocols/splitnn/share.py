@@ -89,44 +89,76 @@ class StoredModel(msgspec.Struct, frozen=True):
         return made.eval()
 
 
+class LocalFit(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers by which a model of the active party's own columns and a network are joined.
+
+    Attributes:
+        scale: factor of the network's output.
+        weight: of a vote; factor of the own logit in a ``"regression"``.
+        bias: constant of a ``"regression"``.
+    """
+
+    scale: float = 1.0
+    weight: float = 1.0
+    bias: float = 0.0
+
+
 class LocalPart(msgspec.Struct, frozen=True, kw_only=True):
     """What a model of the active party's own columns adds to a network of one output; it is in no message.
 
     Attributes:
         model: gives the logit of class 1.
         form: what of it is added, and to what: ``"logit"`` or ``"vote"`` (its sign times ``weight``) to the logit,
-            ``"probability"`` to the probability.
-        weight: of a vote.
-        scale: factor of the network's output.
+            ``"probability"`` to the probability; ``"regression"``: both logits are inputs of a logistic regression.
+        weight, scale, bias: see :class:`LocalFit`.
     """
 
     model: StoredModel
-    form: Literal["logit", "probability", "vote"]
+    form: Literal["logit", "probability", "vote", "regression"]
     weight: float = 1.0
     scale: float = 1.0
+    bias: float = 0.0
+
+    @property
+    def fit(self) -> LocalFit:
+        """The numbers by which both are joined."""
+        return LocalFit(scale=self.scale, weight=self.weight, bias=self.bias)
+
+    def fitted(self, fit: LocalFit) -> LocalPart:
+        """Return the same model, joined by other numbers."""
+        return msgspec.structs.replace(self, scale=fit.scale, weight=fit.weight, bias=fit.bias)
 
     def logits(self, params: SplitNet, x: NDArray[Any], given: nn.Module | None = None) -> Floats:
         """Return float64 [rows, 1] for rows of the active party's columns; ``given`` as for its bottom model."""
         pieces = embed_batches(self.model.module(params, given), as_tensor(x, params, torch.device("cpu")), params)
         return np.concatenate([np.empty((0, 1)), *map(as_array, pieces)]).astype(np.float64)
 
-    def best_scale(self, outputs: Floats, logits: Floats, labels: Floats, weights: Floats | None) -> float:
-        """Return the factor of the network's output, from 0 to 4, under which some rows' labels are likeliest.
+    def best_fit(self, outputs: Floats, logits: Floats, labels: Floats, weights: Floats | None) -> LocalFit:
+        """Return the numbers under which some rows' labels are likeliest: the scale, from 0 to 4, or a regression.
 
         Args:
             outputs, logits: as for :meth:`joined`.
             labels: 0 or 1, [rows].
             weights: [rows]; None: all 1.
         """
-        from scipy.optimize import minimize_scalar
+        from scipy.optimize import minimize, minimize_scalar
 
         signs = np.where(labels > 0.5, 1.0, -1.0)
 
-        def loss(scale: float) -> float:
-            margins = msgspec.structs.replace(self, scale=scale).joined(outputs, logits)[:, 0]
+        def loss(fit: LocalFit) -> float:
+            margins = self.fitted(fit).joined(outputs, logits)[:, 0]
             return float(np.average(np.logaddexp(0.0, -signs * margins), weights=weights))
 
-        return float(minimize_scalar(loss, bounds=(0.0, _MOST_SCALE), method="bounded").x)
+        def scaled(scale: float) -> LocalFit:
+            return LocalFit(scale=scale, weight=self.weight, bias=self.bias)
+
+        def regression(x: Floats) -> LocalFit:
+            return LocalFit(scale=float(x[0]), weight=float(x[1]), bias=float(x[2]))
+
+        if self.form == "regression":  # bounded, so that rows that are told apart have an answer
+            bounds = [(-_MOST_SCALE, _MOST_SCALE)] * 3
+            return regression(minimize(lambda x: loss(regression(x)), [0.5, 0.5, 0.0], bounds=bounds).x)
+        return scaled(float(minimize_scalar(lambda x: loss(scaled(x)), bounds=(0.0, _MOST_SCALE), method="bounded").x))
 
     def joined(self, outputs: Floats, logits: Floats) -> Floats:
         """Return the logits of the joined model.
@@ -138,6 +170,8 @@ class LocalPart(msgspec.Struct, frozen=True, kw_only=True):
         outputs = self.scale * outputs
         if self.form == "logit":
             return logits + outputs
+        if self.form == "regression":
+            return self.weight * logits + outputs + self.bias
         if self.form == "vote":
             return np.where(logits > 0, self.weight, -self.weight) + outputs
         return _logit(np.exp(-np.logaddexp(0.0, -logits)) + outputs)
@@ -152,7 +186,8 @@ class NetTargets(msgspec.Struct, frozen=True, kw_only=True):
         loss: that they are fitted with.
         local: what is added at prediction; None: nothing.
         decoder: of shares of classes; empty: none.
-        validated: whether the scale of ``local`` is fitted to the validation rows.
+        weights: of rows and code; their sum is not that by which the mean loss of a batch is taken.
+        validated: whether ``local`` is joined as is best for the validation rows.
     """
 
     values: Array
@@ -165,13 +200,12 @@ class NetTargets(msgspec.Struct, frozen=True, kw_only=True):
     decoder: tuple[Array, ...] = ()
 
     def known(self, labels: NetLabels) -> NetLabels:
-        """Return labels and weights as they may be used from now on; those of validation rows are not changed."""
-        rows = self.labels.shape[0]
-        return replace(
-            labels,
-            values=np.r_[self.labels.unpack(), labels.values[rows:]],
-            weights=np.r_[self.weights.unpack(), labels.weights[rows:]],
-        )
+        """Return labels as they may be used from now on; those of validation rows are not changed."""
+        return replace(labels, values=np.r_[self.labels.unpack(), labels.values[self.labels.shape[0] :]])
+
+    def coded(self, labels: NetLabels) -> NetLabels:
+        """Return the same labels with the weights of the code; those of validation rows are not changed."""
+        return replace(labels, weights=np.r_[self.weights.unpack(), labels.weights[self.weights.shape[0] :]])
 
 
 class NetShare(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,215 @@
+"""The page of ``source_coding.py``: tables of what is stored, and the claims that are checked against it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+Series = Mapping[str, float]
+Figures = Mapping[str, Mapping[str, Mapping[str, Series]]]
+
+_HEAD = """# Figures of source coding
+
+Written by `benchmarks/source_coding.py` from `benchmarks/results/source-coding.json`, which has the figure of each
+seed; not to be edited. [Source coding](explanation-source-coding.md) says what they mean.
+
+Means over the seeds, and the least and the largest in brackets. Leakage is the mean over the passive parties, of an AUC
+or its reverse, whichever is larger (`auc_either`); *sign* is the AUC of `direct`. AUC is the joined model's on the test
+rows. Noise that protects is drawn by the system, so that figures under it differ between two runs of the command.
+"""
+
+
+def page_of(found: Figures) -> str:
+    """Return the page in Markdown."""
+    sections = (_credit, _claims, _gradients, _columns, _criteo, _bank)
+    return "\n".join([_HEAD, *(section(found) for section in sections)])
+
+
+def _text(series: Series | None, *, places: int = 3) -> str:
+    if not series:
+        return "–"
+    values = list(series.values())
+    mean, low, high = (
+        f"{value:.{places}f}".replace("0.", ".") for value in (np.mean(values), min(values), max(values))
+    )
+    return mean if len(values) == 1 else f"{mean} ({low} to {high})"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def _seeds(job: Mapping[str, Mapping[str, Series]]) -> str:
+    counts = sorted({len(figures["AUC"]) for figures in job.values() if "AUC" in figures})
+    return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+
+
+def _credit(found: Figures) -> str:
+    """Return the table of codings, adversarial training and noise."""
+    heads = ("fitted to", "spectral", "test rows", "norm", "sign, 1 epoch", "5 epochs", "AUC")
+    names = ("spectral, either", "spectral, test rows", "norm, either", "direct, auc", "direct 5 epochs, auc", "AUC")
+    jobs = {"labels, with a bottom model of the active party": found["active bottom"]["none"]}
+    words = {"none": "labels, own columns left out", "labels, joined": "the same, joined by logistic regression"}
+    jobs |= {words.get(name, f"`{name}`"): figures for name, figures in found["codings"].items()}
+    rows = [[title, *(_text(figures.get(name)) for name in names)] for title, figures in jobs.items()]
+    about = f"""## Credit default
+
+{_seeds(found["codings"])}. 13,500 training rows are aligned and 8,100 the active party's alone; 2,400 validation and
+6,000 test rows; 11 columns at the active party, 12 at six passive ones. Bottom models `"mlp"` of width 32, no top
+model; Adam, .005, batches of 1,024, ten epochs. `beta` is that of `adversarial` behind `"logitboost"`.
+"""
+    return f"{about}\n{_table(heads, rows)}"
+
+
+def _change(found: Figures, name: str, figure: str, base: tuple[str, str]) -> dict[str, float]:
+    """Return by seed how a coding differs from another training."""
+    before, after = found[base[0]][base[1]][figure], found["codings"][name][figure]
+    return {seed: after[seed] - value for seed, value in before.items() if seed in after}
+
+
+def _claims(found: Figures) -> str:
+    """Return what was expected, what was found, and whether it holds."""
+    codings = found["codings"]
+    label = ("codings", "labels, joined")
+    rows: list[list[str]] = []
+
+    def claim(title: str, text: str, holds: bool) -> None:
+        rows.append([title, text, "yes" if holds else "**no**"])
+
+    def mean(name: str, figure: str) -> float:
+        return float(np.mean(list(codings[name][figure].values())))
+
+    for name, expected in (("none", 0.600), ("offset", 0.568), ("l2", 0.564)):
+        value = mean(name, "spectral, either")
+        claim(f"spectral of `{name}` is {expected:.3f} ± .02", f"{value:.3f}", abs(value - expected) <= 0.02)
+    for name in ("offset", "l2"):
+        change = list(_change(found, name, "spectral, either", label).values())
+        claim(
+            f"`{name}` lowers it in every seed", f"{sum(each < 0 for each in change)} of {len(change)}", max(change) < 0
+        )
+    limits: tuple[tuple[str, float, float], ...] = (
+        *(("offset", -0.01, -0.02), ("logitboost", -0.015, -0.02)),
+        *(("offset, validation", -0.005, -1.0), ("logitboost, validation", -0.005, -1.0)),
+    )
+    for base, title in (((label), "joined labels"), (("active bottom", "none"), "labels with an active bottom model")):
+        for name, limit, each in limits:
+            change = list(_change(found, name, "AUC", base).values())
+            what = f"AUC of `{name}` less that of {title}: mean at least {limit}" + (
+                f", each {each}" if each > -1 else ""
+            )
+            claim(
+                what,
+                f"{np.mean(change):.4f}, least {min(change):.4f}",
+                bool(np.mean(change) >= limit and min(change) >= each),
+            )
+    steps = ("logitboost", "beta 0.05", "beta 0.5", "beta 2")
+    for name, expected in zip(steps, (0.608, 0.592, 0.580, 0.563), strict=True):
+        value = mean(name, "spectral, either")
+        claim(f"spectral of `{name}` is {expected:.3f} ± .02", f"{value:.3f}", abs(value - expected) <= 0.02)
+    falls = np.diff([mean(name, "spectral, either") for name in steps])
+    claim(
+        "spectral falls with every step of `beta`", ", ".join(f"{each:.3f}" for each in falls), bool((falls < 0).all())
+    )
+    near = mean("beta 0.05", "AUC") - mean("logitboost", "AUC")
+    claim("AUC at `beta` .05 within .005 of 0", f"{near:.4f}", abs(near) <= 0.005)
+    far = mean("beta 2", "AUC")
+    claim("AUC at `beta` 2 below .72", f"{far:.3f}", far < 0.72)
+    for name in ("none", "adaboost", "offset", "logitboost"):
+        value = mean(name, "direct, auc")
+        claim(f"sign of `{name}` has an AUC of at least .98", f"{value:.4f}", value >= 0.98)
+    noisy = found.get("noisy labels", {}).get("randomized-response")
+    if noisy:
+        value = float(np.mean(list(noisy["direct, accuracy"].values())))
+        claim("accuracy of the sign under `randomized-response`, ε = 1, at most .751", f"{value:.3f}", value <= 0.751)
+    value = mean("marvell 4", "norm gradients, either")
+    claim("length of gradients under `marvell`, s = 4, has an AUC of at most .58", f"{value:.3f}", value <= 0.58)
+    return f"### Expected and found\n\n{_table(('expected', 'found', 'holds'), rows)}"
+
+
+def _gradients(found: Figures) -> str:
+    """Return the table of attacks on returned gradients."""
+    job = found.get("gradients", {})
+    if not job:
+        return ""
+    names = ("direct, auc", "direct, together, auc", "gradient-modes, either")
+    words = {"distance-correlation": "`distance-correlation`, weight 1", "none": "labels"}
+    rows = [
+        [
+            words.get(name, f"`{name}`"),
+            *(_text({s: max(v, 1 - v) for s, v in figures.get(key, {}).items()}) for key in names),
+        ]
+        for name, figures in job.items()
+    ]
+    about = f"""## More attacks on returned gradients
+
+{_seeds(job)}, the same set-up with three epochs. *Sign* reads the first epoch, alone and with the views of all six
+parties together; `gradient-modes` reads three epochs. What `adversarial` and `distance-correlation` hide of the sign,
+the gap between the classes still shows.
+"""
+    return f"{about}\n{_table(('defense', 'sign', 'sign, six parties', '`gradient-modes`'), rows)}"
+
+
+def _columns(found: Figures) -> str:
+    """Return the table of the active party's columns."""
+    counts = [count for count in (0, 1, 3, 6) if f"columns {count}" in found]
+    if not counts:
+        return ""
+    jobs = {count: found[f"columns {count}"] for count in counts} | {11: found["codings"]}
+    common = set.intersection(*(set(job["none" if not count else "offset"]["AUC"]) for count, job in jobs.items()))
+
+    def kept(figures: Mapping[str, Series], name: str) -> Series:
+        return {seed: value for seed, value in figures[name].items() if seed in common}
+
+    rows = []
+    for count, job in jobs.items():
+        coded = job["offset" if count else "none"]
+        rows.append([str(count), *(_text(kept(coded, name)) for name in ("spectral, either", "AUC"))])
+    first, last = (
+        float(np.mean(list(kept(job, "spectral, either").values()))) for job in (jobs[0]["none"], jobs[11]["offset"])
+    )
+    about = f"""## Columns of the active party
+
+{len(common)} seeds, `"offset"`; without columns nothing is coded, and the network is fitted to the labels. From none to
+11 columns the spectral attack loses {first - last:.3f}.
+"""
+    return f"{about}\n{_table(('columns', 'spectral', 'AUC'), rows)}"
+
+
+def _criteo(found: Figures) -> str:
+    """Return the table of the Criteo sample."""
+    job = found.get("criteo", {})
+    if not job:
+        return ""
+    names = ("spectral, either", "spectral, test rows", "norm, either", "norm, test rows", "AUC")
+    words = {"none": "labels, own columns left out", "labels, joined": "the same, joined by logistic regression"}
+    rows = [
+        [words.get(name, f"`{name}`"), *(_text(figures.get(each)) for each in names)] for name, figures in job.items()
+    ]
+
+    def lowered(figure: str) -> str:
+        base, coded = (float(np.mean(list(job[name][figure].values()))) for name in ("none", "logitboost"))
+        return f"{base:.3f} to {coded:.3f}"
+
+    about = f"""## The Criteo sample
+
+{_seeds(job)}; seven parties, DeepFM, Adam, .001, batches of 256, five epochs. 2,880 training rows are aligned and 2,880
+the active party's alone; 640 validation and 1,600 test rows. `"logitboost"` takes the spectral attack from
+{lowered("spectral, either")} on training rows and from {lowered("spectral, test rows")} on test rows.
+"""
+    return f"{about}\n{_table(('fitted to', 'spectral', 'test rows', 'norm', 'test rows', 'AUC'), rows)}"
+
+
+def _bank(found: Figures) -> str:
+    """Return the table of inversion."""
+    jobs = {width: found[f"width {width}"]["none"] for width in (1, 4, 32) if f"width {width}" in found}
+    if not jobs:
+        return ""
+    rows = [[str(width), _text(job["inversion, auc"])] for width, job in jobs.items()]
+    about = f"""## A column of another party
+
+{len(next(iter(jobs.values()))["AUC"])} seeds: `inversion` of `housing` on bank marketing, four parties, a linear top
+model, 1,000 known rows. The paper has .534 at one number and .928 at 32, of another column.
+"""
+    return f"{about}\n{_table(('numbers of an embedding', 'AUC'), rows)}"
