@@ -31,6 +31,11 @@ class TestInstanceClusteringOfThreeClasses(TestInstanceClustering):
         return InstanceClustering(known_per_cluster=5)
 
 
+class TestInstanceClusteringKnowingRowsOfEachClass(TestInstanceClusteringOfThreeClasses):
+    def attack(self):
+        return InstanceClustering(known_per_class=3, normalization="shi-malik")
+
+
 def attacked(leaves, classes=2, seed=1, attack=None):
     own = AttackerData(features=np.empty((leaves.shape[1], 0)), columns=[])
     return (attack or InstanceClustering())(
@@ -94,18 +99,45 @@ def tree_leaves(rows, trees, depth, seed, bag=1.0):
     return leaves
 
 
+def dense(shares, classes, normalization):
+    """Spectral clusters of the whole matrix, by scikit-learn."""
+    from sklearn.cluster import KMeans, SpectralClustering
+    from sklearn.manifold import spectral_embedding
+
+    if normalization == "shi-malik":
+        return SpectralClustering(classes, affinity="precomputed", random_state=0).fit_predict(shares)
+    points = spectral_embedding(shares, n_components=classes, drop_first=False, random_state=0)
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    return KMeans(classes, n_init=10, random_state=0).fit_predict(points)
+
+
+@pytest.mark.parametrize("normalization", ["njw", "shi-malik"])
 @pytest.mark.parametrize(
     ("rows", "trees", "depth", "bag", "classes"),
     [(400, 3, 3, 1.0, 2), (800, 5, 4, 1.0, 3), (1200, 5, 6, 0.8, 2), (1200, 8, 6, 0.8, 3), (600, 10, 5, 0.7, 4)],
 )
-def test_clusters_are_those_of_scikit_learn(rows, trees, depth, bag, classes):
+def test_clusters_are_those_of_scikit_learn(rows, trees, depth, bag, classes, normalization):
     """Of the whole matrix of shares; what may differ is where k-means stops."""
-    from sklearn.cluster import SpectralClustering
-
     leaves = tree_leaves(rows, trees, depth, seed=rows, bag=bag)
     shares = sum(((leaf[:, None] == leaf[None, :]) & (leaf >= 0)) for leaf in leaves) / trees
-    expected = SpectralClustering(classes, affinity="precomputed", random_state=0).fit_predict(shares)
-    assert score_clusters(attacked(leaves, classes).values, expected)["ari"] >= 0.99
+    found = attacked(leaves, classes, attack=InstanceClustering(normalization=normalization))
+    assert score_clusters(found.values, dense(shares, classes, normalization))["ari"] >= 0.99
+
+
+def test_parts_of_few_rows_take_no_clusters():
+    """Four classes whose rows share leaves, and two parts of three rows: four clusters for all of them."""
+    rng = np.random.default_rng(5)
+    truth = rng.integers(4, size=1000)
+    noisy = np.where(rng.random((5, 1000)) < 0.2, rng.integers(4, size=(5, 1000)), truth)
+    apart = np.tile(np.repeat([98, 99], 3), (5, 1))
+    leaves = np.hstack([4 * noisy + rng.integers(4, size=noisy.shape), apart]).astype(np.int32)
+    njw, walk = (
+        attacked(leaves, 4, attack=InstanceClustering(normalization=name)).values for name in ("njw", "shi-malik")
+    )
+    assert len(set(walk[:-6])) == 2  # the parts are clusters of their own
+    assert len(set(njw[:-6])) == 4
+    found = [score_clusters(values[:-6], truth, known_per_cluster=1)["accuracy_majority"] for values in (njw, walk)]
+    assert found[0] > found[1] + 0.05
 
 
 def test_a_hundred_thousand_rows_take_seconds():
@@ -124,6 +156,18 @@ def test_a_hundred_thousand_rows_take_seconds():
 def test_an_unfit_number_of_known_rows_is_refused(known):
     with refused(JobError, "range" if type(known) is int else "type", field="known_per_cluster", value=known):
         ATTACKS.make("instance-clustering", {"known_per_cluster": known})
+
+
+def test_known_rows_are_of_clusters_or_of_classes():
+    with refused(JobError, "conflict", field="known_per_class", value=2):
+        ATTACKS.make("instance-clustering", {"known_per_class": 2, "known_per_cluster": 3})
+
+
+def test_rows_of_each_class_name_the_clusters():
+    truth = np.random.default_rng(1).integers(3, size=300)
+    guess = attacked(np.tile(truth, (3, 1)).astype(np.int32), 3, attack=InstanceClustering(known_per_class=4))
+    assert guess.known_rows == {"known_per_cluster": 0, "known_per_class": 4}
+    assert score_clusters(guess.values, truth, **guess.known_rows)["accuracy"] == pytest.approx(1.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("classes", [0, 5])

@@ -73,6 +73,24 @@ def test_points_are_eigenvectors_with_the_largest_eigenvalues(leaves, dimensions
     assert found.parts == np.count_nonzero(np.linalg.eigvalsh(matrix) > 1 - ROUNDING)
 
 
+@settings(deadline=None)
+@given(shapes((1, 4), (1, 25), 4), st.integers(1, 4))
+def test_points_of_length_one_keep_their_direction(leaves, dimensions):
+    """By definition, of rows with a neighbor whose part has an eigenvector among those; all others are 0."""
+    signatures = merge_identical_rows(leaves)
+    found = spectral_embedding(signatures, dimensions, rng=np.random.default_rng(1))
+    linked, unit = shared(leaves).any(axis=0), found.unit_length()[signatures.group]
+    np.testing.assert_array_equal(found.linked[signatures.group], linked)
+    length = np.linalg.norm(unit, axis=1)
+    assert not length[~linked].any()
+    if found.parts <= dimensions:
+        np.testing.assert_allclose(length[linked], 1, atol=ROUNDING)
+    points = found.points[signatures.group]
+    np.testing.assert_allclose(
+        unit * np.linalg.norm(points, axis=1, keepdims=True), np.where(linked[:, None], points, 0), atol=ROUNDING
+    )
+
+
 @pytest.mark.parametrize("kept_apart", [1, 3])
 def test_iterations_find_what_the_dense_solver_finds(kept_apart, monkeypatch):
     """Of more groups than are handed over as a matrix; some parts stay apart, as eigenvalue 1 has several vectors."""

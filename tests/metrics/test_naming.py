@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from labelward.metrics.cluster_labeling import (
     contingency_table,
     expected_accuracy,
+    expected_accuracy_by_class,
     majority_accuracy,
     majority_chance,
 )
@@ -54,6 +55,50 @@ def test_the_mean_over_all_draws(pair, known):
     guess, truth = pair
     found = expected_accuracy(contingency_table(np.array(guess), np.array(truth)), known)
     assert found == pytest.approx(written_out(guess, truth, known), abs=ROUNDING)
+
+
+def written_out_by_class(guess, truth, known):
+    """All draws of known rows of each class, all ways to break ties."""
+    names, clusters = sorted(set(truth)), sorted(set(guess))
+    members = [[row for row, label in enumerate(truth) if label == each] for each in names]
+    found = {name: [] for name in names}
+    for draw in product(*[combinations(rows, min(known, len(rows))) for rows in members]):
+        told = [row for rows in draw for row in rows]
+        tied = {}
+        for cluster in clusters:
+            counts = {name: sum(truth[row] == name for row in told if guess[row] == cluster) for name in names}
+            tied[cluster] = [name for name in names if counts[name] == max(counts.values())]
+        for name, rows in zip(names, members, strict=True):
+            right = [(name in tied[guess[row]]) / len(tied[guess[row]]) for row in rows if row not in told]
+            if right:
+                found[name].append(np.mean(right))
+    means = [np.mean(values) for values in found.values() if values]
+    return np.mean(means) if means else 1 / len(names)
+
+
+@settings(max_examples=60, deadline=None)
+@given(small, st.integers(1, 4))
+def test_the_mean_over_all_draws_of_each_class(pair, known):
+    guess, truth = pair
+    found = expected_accuracy_by_class(contingency_table(np.array(guess), np.array(truth)), known)
+    assert found == pytest.approx(written_out_by_class(guess, truth, known), abs=ROUNDING)
+
+
+def test_more_known_rows_of_each_class_approach_the_majority():
+    table = np.array([[4_000_000, 1_000_000, 0], [1_000_000, 3_000_000, 500_000], [0, 100_000, 900_000]])
+    many = [expected_accuracy_by_class(table, known) for known in (1, 3, 11, 100)]
+    assert many == sorted(many)
+    assert many[-1] == pytest.approx(majority_accuracy(table), abs=1e-4)
+
+
+def test_chance_with_known_rows_of_each_class():
+    """Every permutation of the truth; each class has more rows than are known."""
+    guess, truth = np.array([0, 0, 0, 1, 1, 2, 2]), np.array([0, 0, 0, 0, 1, 1, 1])
+    scores = [
+        score_clusters(guess, np.array(order), known_per_class=2)["accuracy"]
+        for order in set(permutations(truth.tolist()))
+    ]
+    assert np.mean(scores) == pytest.approx(cluster_chance(guess, truth, known_per_class=2)["accuracy"], abs=ROUNDING)
 
 
 def test_ties_among_many_classes():

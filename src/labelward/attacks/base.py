@@ -124,6 +124,8 @@ class LabelGuess:
         notes: further results of the attack (modularity, number of communities); reported, never scored.
         known_per_cluster: number of rows per cluster whose class the attacker knows and labels the cluster with; the
             rows are drawn in scoring. 0: clusters remain unlabeled.
+        known_per_class: number of known rows of each class, drawn from all rows in scoring, that label clusters
+            instead; 0: none.
         scores: float64 [rows, classes], for ``"labels"``: score of each class, on any scale that orders the rows of a
             class and the classes of a row; None: no scores.
         outside: the guess for the rows of :attr:`AttackerData.outside`, if the attack supports it.
@@ -132,9 +134,15 @@ class LabelGuess:
     values: NDArray[np.int64]
     kind: Literal["clusters", "labels"] = "clusters"
     known_per_cluster: int = 0
+    known_per_class: int = 0
     notes: dict[str, float] = field(default_factory=dict)
     scores: NDArray[np.float64] | None = None
     outside: LabelGuess | None = None
+
+    @property
+    def known_rows(self) -> dict[str, int]:
+        """How many known rows of what label clusters, as the arguments of functions that score them."""
+        return {"known_per_cluster": self.known_per_cluster, "known_per_class": self.known_per_class}
 
     @classmethod
     def of_scores(cls, scores: NDArray[np.float64], outside: NDArray[np.float64] | None = None) -> LabelGuess:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -22,30 +22,54 @@ class InstanceClustering(Attack):
 
     1. Two rows are similar by the share of the visible trees in which they share a visible leaf.
     2. Spectral clustering gives as many clusters as there are classes.
-    3. The class of some rows of each cluster is known; the cluster takes the most frequent one.
+    3. The class of some rows is known; a cluster takes the most frequent class of the known rows in it.
 
     Step 3 is part of scoring (``accuracy``), as an attack never sees a label. Rows with the same visible leaves share a
     cluster.
 
     Setting: a curious passive party; its own columns serve only to route rows that a tree's sample left out through
         its own splits. Auxiliary knowledge: the number of classes, and the class of ``known_per_cluster`` rows of each
-        cluster. A view without trees gives one cluster.
+        cluster, as in the paper, or of ``known_per_class`` rows of each class, wherever they lie. A cluster without a
+        known row is named at random. A view without trees gives one cluster.
 
-    Reference: the instance clustering attack (ICA) of the CMOSB paper, Section V-B, Algorithm 2 and Equation 3.
+    Reference: the instance clustering attack (ICA) of the CMOSB paper, Section V-B, Algorithm 2 and Equation 3; it
+        takes the clustering of Ng, Jordan and Weiss 2001 (its reference 25).
 
     Differences from the paper: the leaves are those visible to the party, not the model's; no matrix of rows
-        by rows is made, so that it is exact at any size; spectral clustering is that of scikit-learn (a row is not
-        similar to itself, the eigenvectors are those of the random walk).
+        by rows is made, so that it is exact at any size. ``normalization = "shi-malik"`` is the clustering of
+        scikit-learn: eigenvectors of the random walk, in which connected parts of few rows lie far away and take
+        clusters.
     """
 
     kind: ClassVar[str] = "instance-clustering"
     models: ClassVar[tuple[str, ...]] = TREE_MODELS
     primary: ClassVar[str] = "accuracy"
 
+    normalization: Annotated[
+        Literal["njw", "shi-malik"],
+        Meta(
+            description="Points that are clustered: rows of the eigenvectors scaled to length 1 ('njw', as in the "
+            "paper), or eigenvectors of the random walk ('shi-malik')."
+        ),
+    ] = "njw"
     known_per_cluster: Annotated[
         int,
         Meta(ge=1, le=100, description="Number of rows of each cluster whose class the attacker knows, from 1 to 100."),
     ] = 1
+    known_per_class: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description="Number of rows of each class that the attacker knows, drawn from all rows, instead of rows of "
+            "each cluster; 0: rows of each cluster.",
+        ),
+    ] = 0
+
+    def check_parameters(self) -> None:
+        """Refuse known rows both of each cluster and of each class."""
+        if self.known_per_class and self.known_per_cluster != 1:
+            raise self.error("known_per_class", "replaces known_per_cluster; give one of them")
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
@@ -66,6 +90,12 @@ class InstanceClustering(Attack):
         embedding = spectral_embedding(signatures, aux.classes, rng=rng)
         values = np.arange(groups)
         if groups > aux.classes:
-            values = kmeans(embedding.points, aux.classes, seed, weights=signatures.size.astype(np.float64))
+            points = embedding.unit_length() if self.normalization == "njw" else embedding.points
+            values = kmeans(points, aux.classes, seed, weights=signatures.size.astype(np.float64))
         notes = {"trees": float(len(leaves)), "groups": float(groups), "parts": float(embedding.parts)}
-        return LabelGuess(values=values[signatures.group], notes=notes, known_per_cluster=self.known_per_cluster)
+        return LabelGuess(
+            values=values[signatures.group],
+            notes=notes,
+            known_per_cluster=0 if self.known_per_class else self.known_per_cluster,
+            known_per_class=self.known_per_class,
+        )

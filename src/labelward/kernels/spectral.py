@@ -15,8 +15,9 @@ Eigenvalue 1 occurs once for each connected part, with an eigenvector that is kn
 as they are; an iteration from one start vector would not find them all. The others come from Lanczos' method (ARPACK).
 
 Reference: Shi and Malik 2000, whose points D^-1/2 x scikit-learn's spectral clustering takes; it drops the similarity
-    of a row to itself, as here. The CMOSB paper names Ng, Jordan and Weiss 2001, who scale each row of the eigenvectors
-    x to length 1 instead.
+    of a row to itself, as here. Ng, Jordan and Weiss 2001 scale each row of the eigenvectors x to length 1
+    (:meth:`SpectralEmbedding.unit_length`). As D^-1/2 does not change the direction of a row, these are the same points
+    on the unit sphere.
 """
 
 from __future__ import annotations
@@ -46,11 +47,24 @@ class SpectralEmbedding:
             without a neighbor has 0 for every eigenvalue but 0.
         values: float64 [K], the eigenvalues, at most 1.
         parts: connected parts of two rows or more.
+        linked: bool [G], whether a row of the group has a neighbor.
     """
 
     points: Floats
     values: Floats
     parts: int
+    linked: NDArray[np.bool_]
+
+    def unit_length(self) -> Floats:
+        """Return float64 [G, K]: the points scaled to length 1 (Ng, Jordan and Weiss 2001, step 4).
+
+        A row without a neighbor has no direction and is 0. So is a row of a part that no eigenvector covers, where
+        there are more parts than dimensions.
+        """
+        length = np.linalg.norm(self.points, axis=1, keepdims=True)
+        covered = self.linked[:, None] & (length > 0)  # what a linked row has is no rounding: its part's own vector
+        scaled: Floats = np.where(covered, self.points / np.where(covered, length, 1.0), 0.0)
+        return scaled
 
 
 class _Graph(NamedTuple):
@@ -97,7 +111,8 @@ def spectral_embedding(signatures: Signatures, dimensions: int, *, rng: np.rando
     if dimensions > len(chosen):
         more, others = _leading(graph, dimensions - len(chosen), rng)
         values, vectors = np.concatenate((values, more)), np.hstack((vectors, others))
-    return SpectralEmbedding(points=vectors / np.sqrt(size * divisor)[:, None], values=values, parts=len(largest))
+    points = vectors / np.sqrt(size * divisor)[:, None]
+    return SpectralEmbedding(points=points, values=values, parts=len(largest), linked=linked)
 
 
 def _leading(graph: _Graph, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:

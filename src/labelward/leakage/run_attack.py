@@ -103,6 +103,7 @@ def score_values(
     targets: NDArray[np.float64] | None = None,
     *,
     known_per_cluster: int = 0,
+    known_per_class: int = 0,
     attack: Attack | None = None,
     numbers: NDArray[np.int64] | None = None,
     by_chance: bool = True,
@@ -115,15 +116,15 @@ def score_values(
             does not matter which table they come from.
         targets: float64 [rows], regression targets; None for classes.
         known_per_cluster: as in the guess.
+        known_per_class: as in the guess.
         attack: adds its own metrics.
         numbers: int64 [rows], class numbers as the attack counts them; None: in the order of the labels' text.
         by_chance: whether the level of chance is computed, most of which is estimated over permutations.
     """
     truth = np.unique(np.asarray(labels, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
-    known = known_per_cluster
-    found = score_clusters(values, truth, targets, known_per_cluster=known)
-    chance = cluster_chance(values, truth, targets, known_per_cluster=known) if by_chance else {}
-    guess = LabelGuess(values=values, known_per_cluster=known)
+    guess = LabelGuess(values=values, known_per_cluster=known_per_cluster, known_per_class=known_per_class)
+    found = score_clusters(values, truth, targets, **guess.known_rows)
+    chance = cluster_chance(values, truth, targets, **guess.known_rows) if by_chance else {}
     _add_own_metrics(attack, guess, truth if numbers is None else numbers, found, chance)
     return {**found, "chance": chance}
 
@@ -208,6 +209,8 @@ def attack_and_score(
     auxiliary: dict[str, Any] = {"classes" if data.classes else "bins of the labels": aux.classes}
     if isinstance(guess, LabelGuess) and guess.known_per_cluster:
         auxiliary["known rows of each cluster"] = guess.known_per_cluster
+    if isinstance(guess, LabelGuess) and guess.known_per_class:
+        auxiliary["known rows of each class"] = guess.known_per_class
     if len(aux.known_rows):
         what = "labels" if attack.known_column is None else f"values of {'.'.join(attack.known_column)}"
         auxiliary[f"known {what}"] = len(aux.known_rows)
@@ -360,7 +363,7 @@ def _score(
         return score_columns(guess, [party for party in data.parties if party.name not in own], model)
     if guess.kind == "labels":
         return score_label_guess(guess, data.train_labels, aux, data.test_labels, attack=attack)
-    known, scored = guess.known_per_cluster, np.setdiff1d(np.arange(len(guess.values)), _held(data, view.party))
+    scored = np.setdiff1d(np.arange(len(guess.values)), _held(data, view.party))
     names = np.asarray(data.classes)[data.train_labels] if data.classes else data.train_labels.astype(np.str_)
     targets = None if data.classes else data.train_values[scored]
     numbers = data.train_labels[scored] if data.classes else None
@@ -368,7 +371,7 @@ def _score(
         guess.values[scored],
         names[scored].tolist(),
         targets,
-        known_per_cluster=known,
+        **guess.known_rows,
         attack=attack,
         numbers=numbers,
         by_chance=by_chance,

@@ -45,7 +45,7 @@ class StoredGuess:
     Attributes:
         ids: text [rows].
         values: int64 [rows].
-        known_per_cluster: number of known rows of each cluster.
+        known_rows: numbers of known rows, ``known_per_cluster`` and ``known_per_class``.
         kind: ``"clusters"`` or ``"labels"``.
         scores: float64 [rows, classes], for labels; None: the attack gave none.
         known: bool [rows]: rows whose labels the attacker was told, which are not scored.
@@ -55,7 +55,7 @@ class StoredGuess:
 
     ids: tuple[str, ...]
     values: NDArray[np.int64]
-    known_per_cluster: int
+    known_rows: dict[str, int]
     about: dict[str, Any]
     kind: str = "clusters"
     scores: NDArray[np.float64] | None = None
@@ -342,7 +342,7 @@ def write_guess(
         with atomic_write(path) as file:
             pq.write_table(guess_table(ids, guess, {"format": FORMAT, **about}), file)
         return
-    details = {"notes": guess.notes, "known_per_cluster": guess.known_per_cluster, "names": list(names)}
+    details = {"notes": guess.notes, **guess.known_rows, "names": list(names)}
     text = json.dumps({"format": FORMAT, "kind": guess.kind, **about, **details})
     columns = {"id": pa.array(list(ids), pa.string()), "guess": pa.array(guess.values, pa.int64())}
     if guess.kind == "labels":
@@ -390,7 +390,10 @@ def read_guess(path: Path) -> StoredGuess:
         return StoredGuess(
             ids=ids,
             values=values,
-            known_per_cluster=int(about["known_per_cluster"]),
+            known_rows={
+                "known_per_cluster": int(about["known_per_cluster"]),
+                "known_per_class": int(about.get("known_per_class", 0)),  # 0.1.0 had none
+            },
             about=about,
             kind=kind,
             scores=scores,
@@ -425,14 +428,14 @@ def score_guess(
     else:
         targets = encode_regression_targets(table, label, place)
     rows = guessed_rows(stored, table, id_column, place)
-    known, attack = stored.known_per_cluster, attack_of_guess(stored)
+    known, attack = stored.known_rows, attack_of_guess(stored)
     if stored.kind == "labels":
         if bins is not None:
             numbers, classes = np.searchsorted(quantile_edges(targets[rows], bins), targets), ()
         return _score_labels(stored, numbers[rows], classes, place, attack)
     if bins is None:
         names, found = np.asarray(classes)[numbers[rows]].tolist(), numbers[rows]
-        return score_values(stored.values, names, known_per_cluster=known, attack=attack, numbers=found)
+        return score_values(stored.values, names, **known, attack=attack, numbers=found)
     values = targets[rows]
     if np.ptp(values) == 0:
         raise DataError(
@@ -442,7 +445,7 @@ def score_guess(
             value=float(values[0]),
         )
     numbers = np.searchsorted(quantile_edges(values, bins), values)
-    return score_values(stored.values, numbers.astype(np.str_).tolist(), values, known_per_cluster=known, attack=attack)
+    return score_values(stored.values, numbers.astype(np.str_).tolist(), values, **known, attack=attack)
 
 
 def guessed_rows(stored: StoredGuess, table: pa.Table, id_column: str | None, place: str) -> list[int]:

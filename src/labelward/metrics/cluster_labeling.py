@@ -98,6 +98,36 @@ def expected_accuracy(table: Counts, known: int) -> float:
     return float(np.mean(recalls)) if recalls else 1 / classes
 
 
+def expected_accuracy_by_class(table: Counts, known: int) -> float:
+    """Return the exact mean of the balanced accuracy over draws of ``known`` rows of each class from all of its rows.
+
+    A cluster takes the most frequent class of the known rows in it, ties at random; so does one without a known row.
+    Known rows are not scored; a class of which all rows are known is left out, and without any class the result is
+    1 / classes.
+
+    With X the known rows of a class in a cluster (hypergeometric, independent of those of other classes), the recall
+    of a class of n rows is the sum over the clusters of E[(rows of the class in the cluster - X) · P(the class wins)]
+    / (n - known).
+    """
+    from scipy.stats import hypergeom
+
+    totals = table.sum(axis=0)
+    taken = np.minimum(known, totals)
+    here = np.arange(known + 1)
+    drawn = hypergeom.pmf(here, totals[:, None], table[:, :, None], taken[:, None])  # [clusters, classes, known + 1]
+    fewer = np.concatenate((np.zeros_like(drawn[:, :, :1]), np.cumsum(drawn, axis=2)[:, :, :-1]), axis=2)
+    scored = np.maximum(table[:, :, None] - here, 0)
+    right = np.zeros(len(totals))
+    nodes, weights = np.polynomial.legendre.leggauss(len(totals) // 2 + 1)
+    for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):  # a tie of t + 1 classes: the mean of node^t
+        against = fewer + node * drawn
+        for label in range(len(totals)):
+            others = np.delete(against, label, axis=1).prod(axis=1)
+            right[label] += weight * float(np.sum(drawn[:, label] * scored[:, label] * others))
+    left = totals > taken
+    return float(np.mean(right[left] / (totals - taken)[left])) if left.any() else 1 / len(totals)
+
+
 def _named(table: Counts, known: int) -> Floats:
     """Return float64 [clusters, classes, known + 1]: probability that this number of known rows has the class and wins.
 

@@ -12,6 +12,7 @@ from labelward.errors import DataError
 from labelward.metrics.cluster_labeling import (
     contingency_table,
     expected_accuracy,
+    expected_accuracy_by_class,
     majority_accuracy,
     majority_chance,
     matched_accuracy,
@@ -28,7 +29,12 @@ _PERMUTATIONS = 200
 
 
 def score_clusters(
-    guess: Clusters, truth: NDArray[Any], targets: Floats | None = None, *, known_per_cluster: int = 0
+    guess: Clusters,
+    truth: NDArray[Any],
+    targets: Floats | None = None,
+    *,
+    known_per_cluster: int = 0,
+    known_per_class: int = 0,
 ) -> dict[str, float]:
     """Return the agreement of clusters with labels, independent of the names of both.
 
@@ -37,6 +43,7 @@ def score_clusters(
         truth: [rows], classes, or bins of regression targets.
         targets: float64 [rows], regression targets; None for classes.
         known_per_cluster: number of known rows of each cluster, which name it; 0: clusters have no names.
+        known_per_class: number of known rows of each class, wherever they lie, which name clusters instead.
 
     Returns:
         ``v_measure``: harmonic mean of homogeneity and completeness, 0 to 1 (Rosenberg and Hirschberg 2007);
@@ -60,14 +67,22 @@ def score_clusters(
     if targets is not None:
         _check(guess, targets)
         found["r2"] = _explained_variance(guess, targets)
-    if known_per_cluster:
+    if known_per_class:
+        found["accuracy"] = expected_accuracy_by_class(table, known_per_class)
+    elif known_per_cluster:
         found["accuracy"] = expected_accuracy(table, known_per_cluster)
+    if known_per_class or known_per_cluster:
         found["accuracy_majority"] = majority_accuracy(table)
     return found
 
 
 def cluster_chance(
-    guess: Clusters, truth: NDArray[Any], targets: Floats | None = None, *, known_per_cluster: int = 0
+    guess: Clusters,
+    truth: NDArray[Any],
+    targets: Floats | None = None,
+    *,
+    known_per_cluster: int = 0,
+    known_per_class: int = 0,
 ) -> dict[str, float]:
     """Return the exact mean of :func:`score_clusters` over all permutations of the truth.
 
@@ -98,7 +113,7 @@ def cluster_chance(
         _check(guess, targets)
         varies = bool(np.ptp(targets))
         found["r2"] = (len(np.unique(guess)) - 1) / (len(guess) - 1) if varies else 0.0
-    if known_per_cluster:
+    if known_per_cluster or known_per_class:
         found["accuracy"] = 1 / named.shape[1]
         found["accuracy_majority"] = majority_chance(named)
     return found
