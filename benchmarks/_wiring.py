@@ -54,7 +54,7 @@ def train(
     names, rows = tuple(train_columns), (len(labels.values), len(next(iter(test_columns.values()))))
     insecure = not engine.secure
     session = FederationSession(
-        topology=TreeFamily.topology(names, names[:1]),
+        topology=TreeFamily().topology(names, names[:1]),
         ids=[str(i) for i in range(sum(rows))],
         masks=RowMasks.in_order(rows[0], 0, rows[1]),
         engine=engine.name,

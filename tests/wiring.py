@@ -175,7 +175,7 @@ def shared_job(setting: Setting) -> dict[str, str]:
 def session(setting: Setting) -> FederationSession:
     """Return what the parties agree on."""
     return FederationSession(
-        topology=TreeFamily.topology(tuple(setting.parts), (setting.active,)),
+        topology=TreeFamily().topology(tuple(setting.parts), (setting.active,)),
         job=shared_job(setting),
         ids=[str(row) for row in range(sum(setting.rows))],
         masks=RowMasks.in_order(*setting.rows),

@@ -60,4 +60,9 @@ FAMILIES = (
         models={"federboost": "protocols.pivodl.params:FederBoost"},
         messages=("messages.federboost",),
     ),
+    FamilyEntry(
+        family="protocols.pivot.family:PivotFamily",
+        models={"pivot": "protocols.pivot.params:Pivot"},
+        messages=("messages.pivot",),
+    ),
 )

@@ -68,7 +68,7 @@ def trained(
     active, attacker, *_ = parts
     told = NetLabels(values=labels[train].astype(np.float64), weights=np.ones(len(train)), classes=classes)
     session = FederationSession(
-        topology=SplitNetFamily.topology(tuple(parts), tuple(parts)[:1]),
+        topology=SplitNetFamily().topology(tuple(parts), tuple(parts)[:1]),
         job={f"model.{name}": json.dumps(value) for name, value in params.parameters().items()},
         ids=[str(row) for row in range(len(labels))],
         masks=RowMasks.in_order(len(train), 0, len(outside)),

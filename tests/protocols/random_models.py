@@ -171,7 +171,7 @@ def converse(
     model: Model, lead: Callable[[Context], Any], follow: Callable[[Context], Any]
 ) -> tuple[dict[str, Any], dict[str, View]]:
     """Run the active party's program against the passive parties'; returns what each returned, and the views."""
-    topology = TreeFamily.topology(model.parties, model.parties[:1])
+    topology = TreeFamily().topology(model.parties, model.parties[:1])
     session = FederationSession(topology=topology, masks=RowMasks.in_order(0, 0, 0), engine="plain", compared=False)
 
     def program(ctx: Context, agreed: Agreement) -> Any:

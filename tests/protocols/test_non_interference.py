@@ -52,6 +52,8 @@ from wiring import Setting
 ROWS, COLUMNS = 60, "abcdef"
 PARTIES = ("active", "telco", "shop")
 HOLDERS = ("active",)
+DEALERS = {"pivot": ("dealer",)}
+"""Further parties without columns that a kind of model needs."""
 HELD = {"pivodl": {"active": 0.5, "telco": 0.5}}
 """Shares of the labels by party, for models with several label holders."""
 SMALL: dict[str, dict[str, Any]] = {
@@ -60,6 +62,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "splitnn": {"epochs": 2, "batch_size": 16, "width": 8},
     "pivodl": {"trees": 2, "depth": 3},
     "federboost": {"trees": 2, "depth": 3},
+    "pivot": {"dealer": "dealer", "depth": 2, "bins": 4},
 }
 """Parameters that make a model small; one that is not listed is trained with its defaults."""
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
@@ -141,7 +144,8 @@ def job_of(model: Mapping[str, Any], defense: str = "none", **leakage: Any) -> J
     job = parse_job(
         {
             "data": {"table": "made.csv", "label": "label", **stops, **held},
-            "parties": dict(zip(PARTIES, (["a", "b"], ["c", "d"], ["e", "f"]), strict=True)),
+            "parties": dict(zip(PARTIES, (["a", "b"], ["c", "d"], ["e", "f"]), strict=True))
+            | {name: [] for name in DEALERS.get(params["kind"], ())},
             "model": params,
             **encrypted,
             "defense": [] if defense == "none" else [{"chain": chain}],
@@ -154,7 +158,8 @@ def job_of(model: Mapping[str, Any], defense: str = "none", **leakage: Any) -> J
 def data_of(job: Job, labels: NDArray[Any]) -> VerticalDataset:
     columns = dict(zip(COLUMNS, table().T, strict=True))
     source = RawTables(name="made", tables=(as_table({**columns, "label": labels}),))
-    return load_dataset(job, 1, source, private={party: PrivateSeed(party.encode().ljust(32)) for party in PARTIES})
+    names = [party.name for party in job.parties]
+    return load_dataset(job, 1, source, private={party: PrivateSeed(party.encode().ljust(32)) for party in names})
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def assign_columns(
         )
     counts = column_counts([party.share or 0.0 for party in job.parties], len(columns))
     for party, count in zip(job.passive, counts[1:], strict=True):
-        if count == 0:
+        if count == 0 and party.name != job.dealer:
             raise DataError(
                 f"{party.share} of {len(columns)} columns is less than one, and a passive party needs one; increase it",
                 code="range",

@@ -209,7 +209,7 @@ def encode_columns(
         if column not in known.names or column in known.categories:
             reason = f"column {column!r} is categorical, and categories have no order; remove it"
             raise DataError(reason, code="columns", field=f"{place}: monotone", value=column)
-    if name != job.active.name and not known.names:
+    if name not in (job.active.name, job.dealer) and not known.names:
         raise DataError(
             "no column has more than one category, and a passive party needs one", code="columns", field=place
         )

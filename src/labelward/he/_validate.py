@@ -165,3 +165,17 @@ def read_parameters(engine: type[Engine], values: Mapping[str, Any]) -> EnginePa
         return engine.Parameters(**values)
     except InputError as error:
         raise error.under(place) from error
+
+
+def check_chosen(block: CipherBlock, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return bool [rows] after checking that it speaks of the rows of a block."""
+    if block.kind != "rows" or chosen.dtype != np.bool_ or chosen.shape != block.shape:
+        reason = f"{chosen.dtype} {list(chosen.shape)} chooses none of {block.kind} {quoted(block.shape)}"
+        raise EncryptionError(reason, code="type", value=chosen.shape)
+    return chosen
+
+
+def check_parties(parties: int) -> None:
+    """Refuse a key that is not divided."""
+    if parties < 2:
+        raise EncryptionError(f"a key needs at least two parts, not {parties}", code="range", value=parties)

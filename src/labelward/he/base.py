@@ -13,6 +13,14 @@
     block   = public.encrypt_sums(values, layout)                 sums of a party's own rows, to be added to others'
     sums    = public.sums(block) + public.sums(other)             a third party adds them; rerandomize() as above
 
+Optional, where :attr:`Engine.shares_keys` says so: a key of which every party has a part and nobody the whole::
+
+    material, parts = engine.deal_key(bits, 3, protection=Protection())   a dealer, which must forget both
+    part    = engine.key_part(material, parts[0], protection=Protection())
+    block   = part.public.select(rows_block, chosen)              all rows re-randomized, those not chosen now zero
+    partial = part.partial_decrypt(block)                         each party's travels
+    values  = part.combine(block, partials)                       of all parties, as PrivateKey.decrypt gives them
+
 Setting: the key owner is curious about which rows a group holds, the other side about the values. All of this
 protects against semi-honest parties: a malicious owner can encode row numbers in plaintexts.
 
@@ -26,7 +34,7 @@ sums, so the owner sees the same re-randomized sums whatever the order.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -235,6 +243,20 @@ class PublicKey(ABC):
         They are packed: :meth:`EncryptedSums.take` refuses them.
         """
 
+    def select(self, block: CipherBlock, chosen: NDArray[np.bool_]) -> CipherBlock:
+        """Return a block of rows re-randomized, in which those that are not chosen are encrypted zeros.
+
+        Nobody without the private key can tell which these are. Of engines with :attr:`Engine.shares_keys` only.
+
+        Args:
+            block: of rows.
+            chosen: bool [rows].
+
+        Raises:
+            EncryptionError: not such a block, another number of rows, or an engine without keys of parts.
+        """
+        raise EncryptionError(f"engine {self.engine!r} selects no rows", code="unsupported", value=self.engine)
+
     def rows(self, block: CipherBlock) -> EncryptedRows:
         """Open a block that holds all rows; checks key, kind, count, size, range of each ciphertext."""
         n = block.shape[0] if block.shape else -1
@@ -273,6 +295,28 @@ class PrivateKey(ABC):
     @abstractmethod
     def decrypt(self, block: CipherBlock) -> Integers:
         """Decrypt sums to int64 [F, n_groups, k] (rows: [1, n, k]); checks the block as ``rows`` does."""
+
+
+class KeyPart(ABC):
+    """One party's part of a private key: all parts together decrypt, and fewer tell nothing. It has no encoder.
+
+    A partial decryption tells, with those of all others, the plaintext and nothing else. Who combines must hence be
+    meant to learn the plaintext.
+    """
+
+    public: PublicKey
+
+    @abstractmethod
+    def partial_decrypt(self, block: CipherBlock) -> bytes:
+        """Return this party's part of the decryption of a block of sums or rows; checks the block as ``rows`` does."""
+
+    @abstractmethod
+    def combine(self, block: CipherBlock, partials: Sequence[bytes]) -> Integers:
+        """Return what :meth:`PrivateKey.decrypt` would, from the partial decryptions of all parties.
+
+        Raises:
+            EncryptionError: a part is missing, damaged, of another key or of another block.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,6 +395,7 @@ class Engine(ABC):
         bits_offered: key sizes that need no ``insecure=True``; empty where the engine has no key sizes.
         Parameters: class of the engine's own parameters.
         skips_empty_sums: whether adding a sum without rows to another one is free.
+        shares_keys: whether it makes keys of parts: :meth:`deal_key`, :meth:`key_part` and :meth:`PublicKey.select`.
 
     Args:
         parameters: an instance of :attr:`Parameters`; None for the defaults.
@@ -364,6 +409,7 @@ class Engine(ABC):
     bits_offered: ClassVar[tuple[int, ...]]
     Parameters: ClassVar[type[EngineParameters]] = EngineParameters
     skips_empty_sums: ClassVar[bool] = False
+    shares_keys: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -388,6 +434,25 @@ class Engine(ABC):
     @abstractmethod
     def public(self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False) -> PublicKey:
         """Open a public key that a peer sent; the same refusals as :meth:`generate`."""
+
+    def deal_key(
+        self, bits: int, parties: int, *, protection: SecureRandom, insecure: bool = False
+    ) -> tuple[PublicMaterial, tuple[bytes, ...]]:
+        """Create a key and divide it; who calls this could decrypt everything, and must keep nothing.
+
+        Returns:
+            The public key, and for each party its part, secret from all others.
+
+        Raises:
+            EncryptionError: as :meth:`generate`; fewer than two parties; an engine without :attr:`shares_keys`.
+        """
+        raise EncryptionError(f"engine {self.name!r} makes no keys of parts", code="unsupported", value=self.name)
+
+    def key_part(
+        self, material: PublicMaterial, part: bytes, *, protection: SecureRandom, insecure: bool = False
+    ) -> KeyPart:
+        """Open a part that :meth:`deal_key` made; :class:`EncryptionError` where it is none."""
+        raise EncryptionError(f"engine {self.name!r} makes no keys of parts", code="unsupported", value=self.name)
 
     @abstractmethod
     def security_level(self, bits: int) -> int:

@@ -6,7 +6,9 @@ without compression.
 
 from __future__ import annotations
 
+import hashlib
 import time
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,9 +19,11 @@ from labelward.he._validate import (
     check_block,
     check_block_fits,
     check_capacity,
+    check_chosen,
     check_groups,
     check_material,
     check_own_sums,
+    check_parties,
     check_positions,
     check_sums,
     check_values,
@@ -34,6 +38,7 @@ from labelward.he.base import (
     Engine,
     Groups,
     Integers,
+    KeyPart,
     Layout,
     PrivateKey,
     PublicKey,
@@ -77,6 +82,10 @@ class _Key(PublicKey):
         values = self._open(block, ("sums",)).reshape(*block.shape, len(block.layout.bounds))
         return _Sums(self, values, block.layout, np.ones(block.shape, dtype=np.bool_), packed=True)
 
+    def select(self, block: CipherBlock, chosen: NDArray[np.bool_]) -> CipherBlock:
+        kept = check_chosen(block, chosen)
+        return self._block(np.where(kept[:, None], self._open(block, ("rows",)), 0), block.layout, block.shape)
+
     def _open(self, block: CipherBlock, kinds: tuple[str, ...]) -> Integers:
         entries = check_block(block, _NAME, self._fingerprint, kinds)
         size = entries * len(block.layout.bounds)
@@ -108,6 +117,23 @@ class _PrivateKey(PrivateKey):
         self._key._of.decrypted(block)
         shape = block.shape if block.kind == "sums" else (1, *block.shape)
         return values.reshape(*shape, len(block.layout.bounds)).copy()
+
+
+class _KeyPart(KeyPart):
+    """The parts of a key that hides nothing are empty."""
+
+    def __init__(self, public: _Key) -> None:
+        self.public = public
+        self._private = _PrivateKey(public)
+
+    def partial_decrypt(self, block: CipherBlock) -> bytes:
+        return hashlib.sha256(b"part" + self._private.decrypt(block).tobytes()).digest()
+
+    def combine(self, block: CipherBlock, partials: Sequence[bytes]) -> Integers:
+        values = self._private.decrypt(block)
+        if len(partials) < 2 or set(partials) != {hashlib.sha256(b"part" + values.tobytes()).digest()}:
+            raise EncryptionError("a part is missing or of another block", code="ciphertext", value=len(partials))
+        return values
 
 
 class _Rows(EncryptedRows):
@@ -180,6 +206,7 @@ class PlainEngine(Engine):
     name: ClassVar[str] = _NAME
     secure: ClassVar[bool] = False
     bits_offered: ClassVar[tuple[int, ...]] = ()
+    shares_keys: ClassVar[bool] = True
 
     def generate(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
         """Make a new fingerprint; ``bits`` means nothing here."""
@@ -194,6 +221,23 @@ class PlainEngine(Engine):
             reason = f"a fingerprint has 16 bytes but this one has {len(material.data)}"
             raise EncryptionError(reason, code="key", value=len(material.data))
         return _Key(material.data, self)
+
+    def deal_key(
+        self, bits: int, parties: int, *, protection: SecureRandom, insecure: bool = False
+    ) -> tuple[PublicMaterial, tuple[bytes, ...]]:
+        """Make a new fingerprint, and empty parts."""
+        self._refuse(insecure)
+        check_parties(parties)
+        return _Key(protection.bytes(16), self).material(), (b"",) * parties
+
+    def key_part(
+        self, material: PublicMaterial, part: bytes, *, protection: SecureRandom, insecure: bool = False
+    ) -> KeyPart:
+        """Open a fingerprint; a part that is not empty is none."""
+        public = self.public(material, protection=protection, insecure=insecure)
+        if part or not isinstance(public, _Key):
+            raise EncryptionError(f"a part of {len(part)} bytes is none of this engine", code="key", value=len(part))
+        return _KeyPart(public)
 
     def security_level(self, bits: int) -> int:
         """Return 0."""

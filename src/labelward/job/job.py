@@ -59,7 +59,7 @@ class Job:
         object.__setattr__(self, "defenses", tuple(self.defenses))
         object.__setattr__(self, "attacks", tuple(self.attacks))
         _check_form(self.data, self.parties)
-        _check_columns(self.data, self.parties)
+        _check_columns(self.data, self.parties, self.dealer)
         _check_network(self.network, self.parties)
         for number, variant in enumerate(self.defenses):
             if variant in self.variants()[: number + 1]:  # by value: 1 and 1.0 are the same
@@ -67,6 +67,12 @@ class Job:
         for attack in self.attacks:
             if self.attacks.count(attack) > 1:
                 raise _duplicate("[[attack]]", attack.label)
+
+    @property
+    def dealer(self) -> str | None:
+        """The party that the model names as its dealer; the only passive one that may hold no column."""
+        name = self.model.params.get("dealer")
+        return name if isinstance(name, str) else None
 
     @property
     def active(self) -> PartySection:
@@ -272,9 +278,10 @@ def _check_form(data: DataSection, parties: tuple[PartySection, ...]) -> None:
         raise _conflict("[data] partition", "'importance' needs parties with shares", data.partition)
 
 
-def _check_columns(data: DataSection, parties: tuple[PartySection, ...]) -> None:
+def _check_columns(data: DataSection, parties: tuple[PartySection, ...], dealer: str | None) -> None:
+    """Refuse columns of two parties or roles, and passive parties without any, but for the one named as dealer."""
     for party in parties[1:]:
-        if party.columns == () or party.share == 0:
+        if party.name != dealer and (party.columns == () or party.share == 0):
             reason = "a passive party must hold at least one column"
             value = party.share if party.columns is None else party.columns
             raise JobError(reason, code="range", field=f"[parties] {party.name}", value=value)

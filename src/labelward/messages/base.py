@@ -62,6 +62,8 @@ class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
     Attributes:
         volatile: fields that differ between equal runs (keys, nonces); left out of the view content.
+        masked: volatile fields that are uniform, or nearly, for who receives them, whatever the secrets: shares, and
+            sums under masks that serve once. Their size may depend on no secret.
         bulk: fields that hold arrays which grow with rows and epochs; a long run may keep their digests only.
         later: fields that older views do not have; left out of the view content where they have their default, so
             that the content of an old view stays what it was.
@@ -71,6 +73,7 @@ class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
     """
 
     volatile: ClassVar[tuple[str, ...]] = ()
+    masked: ClassVar[tuple[str, ...]] = ()
     bulk: ClassVar[tuple[str, ...]] = ()
     later: ClassVar[tuple[str, ...]] = ()
     evidence: ClassVar[bool] = False

@@ -170,13 +170,11 @@ class ModelFamily(ABC, Generic[S]):
         """``params``: validated parameters of the model; None to use a trained model without training."""
         self.params = params
 
-    @classmethod
-    def share_topology(cls, share: PartyShare) -> Topology:
+    def share_topology(self, share: PartyShare) -> Topology:
         """Return the roles of the parties in a prediction with a share."""
-        return cls.topology(share.parties, share.parties[:1])
+        return self.topology(share.parties, share.parties[:1])
 
-    @classmethod
-    def topology(cls, parties: Sequence[str], holders: Sequence[str]) -> Topology:
+    def topology(self, parties: Sequence[str], holders: Sequence[str]) -> Topology:
         """Return the roles of the parties of a run.
 
         Args:
@@ -193,7 +191,7 @@ class ModelFamily(ABC, Generic[S]):
                 field="[data] label",
                 value=tuple(holders),
             )
-        return Topology.star(*parties, roles=cls.roles)
+        return Topology.star(*parties, roles=self.roles)
 
     @classmethod
     def remark(cls, parties: Sequence[str]) -> str:

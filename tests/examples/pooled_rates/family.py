@@ -91,14 +91,13 @@ class PooledRatesFamily(ModelFamily[RatesShare]):
     metered: ClassVar[bool] = False
     grows: ClassVar[bool] = False
 
-    @classmethod
-    def topology(cls, parties: Sequence[str], holders: Sequence[str]) -> Topology:
+    def topology(self, parties: Sequence[str], holders: Sequence[str]) -> Topology:
         """Return the roles: of those without labels the first is the source, the second the collector."""
         others = [party for party in parties if party not in holders]
         if len(others) != 2:
             raise JobError("needs two parties without labels", code="unsupported", field="[parties]", value=parties)
         named = dict.fromkeys(holders, HOLDER) | {others[0]: SOURCE, others[1]: COLLECTOR}
-        return Topology(assigned={party: named[party] for party in parties}, roles=cls.roles)
+        return Topology(assigned={party: named[party] for party in parties}, roles=self.roles)
 
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[RatesShare]:
         """Run the party's role."""

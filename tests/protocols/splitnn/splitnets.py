@@ -119,7 +119,7 @@ class Lying(Transport):
 def session(net: Net, *, compared: bool = False) -> FederationSession:
     """Return what the parties agree on, without a handshake unless it is asked for."""
     return FederationSession(
-        topology=SplitNetFamily.topology(tuple(net.parts), tuple(net.parts)[:1]),
+        topology=SplitNetFamily().topology(tuple(net.parts), tuple(net.parts)[:1]),
         ids=[str(row) for row in range(len(net.labels))],
         masks=RowMasks.in_order(net.rows, net.validation, 0),
         precision=30,

@@ -9,13 +9,14 @@ import gmpy2
 from gmpy2 import mpz
 
 from labelward.errors import EncryptionError
-from labelward.he._validate import check_material
+from labelward.he._validate import check_material, check_parties
 from labelward.he.base import (
     Additions,
     CiphertextFormat,
     Engine,
     Groups,
     KernelBenchmark,
+    KeyPart,
     Layout,
     PrivateKey,
     PublicKey,
@@ -23,6 +24,7 @@ from labelward.he.base import (
 )
 from labelward.he.paillier.backends.base import Backend, select_backend
 from labelward.he.paillier.column_merging import plan_merging, present_rows
+from labelward.he.paillier.key_parts import PaillierKeyPart, divide_exponent
 from labelward.he.paillier.keys import NAME, PaillierPrivateKey, PaillierPublicKey, Resources
 from labelward.he.paillier.packing import Packing
 from labelward.he.paillier.primes import generate_primes
@@ -47,6 +49,7 @@ class PaillierEngine(Engine):
     secure: ClassVar[bool] = True
     bits_offered: ClassVar[tuple[int, ...]] = (2048, 3072, 4096)
     skips_empty_sums: ClassVar[bool] = True
+    shares_keys: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -82,6 +85,24 @@ class PaillierEngine(Engine):
         if gmpy2.gcd(mpz(n), gmpy2.primorial(_SMALL)) != 1:
             raise EncryptionError(f"the modulus has a factor below {_SMALL}", code="key")
         return PaillierPublicKey(n, protection, self._resources)
+
+    def deal_key(
+        self, bits: int, parties: int, *, protection: SecureRandom, insecure: bool = False
+    ) -> tuple[PublicMaterial, tuple[bytes, ...]]:
+        """Divide the exponent of a new key."""
+        self._check_bits(bits, insecure)
+        check_parties(parties)
+        primes = generate_primes(bits, protection)
+        public = PaillierPublicKey(int(primes[0].p * primes[1].p), protection, self._resources)
+        return public.material(), divide_exponent(*primes, parties, protection)
+
+    def key_part(
+        self, material: PublicMaterial, part: bytes, *, protection: SecureRandom, insecure: bool = False
+    ) -> KeyPart:
+        """Open a part; whether it is one of this key shows when all are combined."""
+        public = self.public(material, protection=protection, insecure=insecure)
+        assert isinstance(public, PaillierPublicKey)
+        return PaillierKeyPart(public, part)
 
     def security_level(self, bits: int) -> int:
         """Return the largest level of NIST SP 800-57 part 1, table 2, that the modulus reaches; 0 below 1024 bits."""

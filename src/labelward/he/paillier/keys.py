@@ -6,16 +6,24 @@ import hashlib
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Literal, NamedTuple, NoReturn
 
 import numpy as np
 from gmpy2 import mpz
+from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
-from labelward.he._validate import check_block, check_capacity, check_own_sums, check_sums, check_values
+from labelward.he._validate import (
+    check_block,
+    check_capacity,
+    check_chosen,
+    check_own_sums,
+    check_sums,
+    check_values,
+)
 from labelward.he.base import (
     CipherBlock,
     Counts,
@@ -51,6 +59,20 @@ class Resources(NamedTuple):
     threads: int
     allocate: Allocator  # memory for prepared rows
     zero_pools: weakref.WeakSet[ZeroPool]  # those that the engine stops when it is closed
+
+
+def unpacked(block: CipherBlock, bits: int, plaintexts: Sequence[Sequence[mpz]]) -> Integers:
+    """Return int64 [F, n_groups, k], or [1, n, k] of rows, of the signed plaintexts of each part of a block.
+
+    Raises:
+        EncryptionError: a plaintext holds more than its entries.
+    """
+    shape = block.shape if block.kind == "sums" else (1, *block.shape)
+    pairs = zip(Packing.of(block.layout, bits).parts, plaintexts, strict=True)
+    fits = ((part, numbers, part.fit if block.kind == "sums" else 1) for part, numbers in pairs)
+    columns = [part.decode(numbers, shape[0] * shape[1], fit) for part, numbers, fit in fits]
+    values: Integers = np.concatenate(columns, axis=1).reshape(*shape, len(block.layout.bounds))
+    return values
 
 
 class PaillierPublicKey(PublicKey):
@@ -105,6 +127,18 @@ class PaillierPublicKey(PublicKey):
     def sums(self, block: CipherBlock) -> EncryptedSums:
         """Open packed sums."""
         return PaillierSums.opened(self, block)
+
+    def select(self, block: CipherBlock, chosen: NDArray[np.bool_]) -> CipherBlock:
+        """Multiply each chosen ciphertext, or 1 in the place of each other, by a fresh encryption of zero."""
+        kept, data = check_chosen(block, chosen), []
+        for part in self.open(block, ("rows",)):
+            cells = np.frombuffer(part, dtype=np.uint8).reshape(len(kept), self.ciphertext_size).copy()
+            cells[~kept] = 0
+            cells[~kept, -1] = 1
+            if len(kept):
+                ops, random = self.public_ops(len(kept)), self.random(len(kept))
+                data.append(ops.rerandomize(cells.tobytes(), 1, 0, random))
+        return self.block("rows", block.shape, block.layout, block.count, data)
 
     # -- for the other modules of this package -----------------------------------------------------------------------
 
@@ -219,14 +253,9 @@ class PaillierPrivateKey(PrivateKey):
 
     def decrypt(self, block: CipherBlock) -> Integers:
         """Decrypt a block to int64 [F, n_groups, k], or [1, n, k] of rows."""
+        size, ops = self._key.bits // 8 + 1, self._private_ops(_USES_UNKNOWN)
         parts = self._key.open(block, ("rows", "sums"))
-        shape = block.shape if block.kind == "sums" else (1, *block.shape)
-        entries, columns, size = shape[0] * shape[1], [], self._key.bits // 8 + 1
-        for part, data in zip(Packing.of(block.layout, self._key.bits).parts, parts, strict=True):
-            fit = part.fit if block.kind == "sums" else 1
-            plaintexts = read_ints(self._private_ops(_USES_UNKNOWN).decrypt(data), size, signed=True)
-            columns.append(part.decode(plaintexts, entries, fit))
-        sums: Integers = np.concatenate(columns, axis=1).reshape(*shape, len(block.layout.bounds))
+        sums = unpacked(block, self._key.bits, [read_ints(ops.decrypt(data), size, signed=True) for data in parts])
         check_sums(sums, block.layout)
         self._key.counts.decryptions += block.count
         return sums

@@ -80,8 +80,7 @@ class PivodlFamily(ModelFamily[PivodlShare]):
 
     params: Pivodl
 
-    @classmethod
-    def topology(cls, parties: Sequence[str], holders: Sequence[str]) -> Topology:
+    def topology(self, parties: Sequence[str], holders: Sequence[str]) -> Topology:
         """See :meth:`ModelFamily.topology`: at least two label holders, of which the first coordinates."""
         if len(holders) < 2 or parties[0] not in holders:
             raise JobError(
@@ -90,13 +89,12 @@ class PivodlFamily(ModelFamily[PivodlShare]):
                 field="[data] labels",
                 value=tuple(holders),
             )
-        return Topology(assigned={party: HOLDER if party in holders else SOURCE for party in parties}, roles=cls.roles)
+        return Topology(assigned={party: HOLDER if party in holders else SOURCE for party in parties}, roles=self.roles)
 
-    @classmethod
-    def share_topology(cls, share: PartyShare) -> Topology:
+    def share_topology(self, share: PartyShare) -> Topology:
         """See :meth:`ModelFamily.share_topology`: a share names the label holders of the training."""
         assert isinstance(share, PivodlShare)
-        return cls.topology(share.parties, share.holders)
+        return self.topology(share.parties, share.holders)
 
     @classmethod
     def remark(cls, parties: Sequence[str]) -> str:
