@@ -56,6 +56,9 @@ class Wire(Transport):
     def hold(self, peer: str, held: bool) -> None:
         self.inner.hold(peer, held)
 
+    def limit(self, peer: str, size: int | None) -> None:
+        self.inner.limit(peer, size)
+
     def fail(self, failure: Failure) -> None:
         self.inner.fail(failure)
 

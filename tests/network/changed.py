@@ -9,6 +9,7 @@ added when a checkpoint has the keys.
 ``heard=FILE``: a piece of each long message that it sends is written to the file, in hexadecimal, before it is sealed.
 ``mangle=SEED``: as a relay it delivers some envelopes twice, late or never.
 ``umask=OCTAL``: of the process.
+``temporary=DIR``: where it makes temporary files.
 ``secrets=FILE``: what must be on no disk is written to the file, in hexadecimal: primes, labels, gradients.
 ``hostile=KIND,COUNT``: from the message with this number on it does what :data:`HOSTILE` says; when it begins, it makes
 the file ``PARTY.hostile``.
@@ -168,6 +169,13 @@ def umask(value: str) -> None:
     os.umask(int(value, 8))
 
 
+def temporary(path: str) -> None:
+    import tempfile
+
+    Path(path).mkdir(mode=0o700, exist_ok=True)
+    tempfile.tempdir = os.environ["TMPDIR"] = path
+
+
 def secrets(path: str) -> None:
     import numpy as np
 
@@ -318,6 +326,7 @@ def hostile(value: str) -> None:
 CHANGES = {
     "hostile": hostile,
     "umask": umask,
+    "temporary": temporary,
     "secrets": secrets,
     "mangle": mangle,
     "heard": heard,

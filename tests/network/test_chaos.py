@@ -42,6 +42,7 @@ SAMPLE = {
         7, "stops early", False, False, CALM, (fault("damage", "bank", "trees"), fault("table", "telco", "trees"))
     ),
     "a network with noise": Plan(8, "network, ppdl", False, False, CALM, (fault("delete", "bank", "trees"),)),
+    "a message of 300 MB": Plan(10, "boosted", False, False, CALM, (), ("telco", "large", 8)),
     "a hostile peer": Plan(9, "six parties", False, False, CALM, (), ("rail", "nested", 5)),
 }
 

@@ -53,15 +53,48 @@ def full(made: Companies) -> None:
     made.ended(bank=2, telco=3)
 
 
-@pytest.mark.parametrize("end", [finished, killed, interrupted, failed, full])
+def resumed(made: Companies) -> None:
+    """Killed, gone on with, and predicted with."""
+    for party in CASE.parties:
+        made.edit(f"{party}.toml", "trees = 40", "trees = 5")
+    running = made.start_all()
+    made.wait_for("bank", "trees", count=3)
+    running["bank"].kill()
+    made.start("bank")
+    made.ended(bank=0, telco=0)
+    for party in CASE.parties:
+        to = ("--to", "predictions.parquet") if party == "bank" else ()
+        made.start(party, "--predict", f"{party}.csv", *to)
+    made.ended(bank=0, telco=0)
+
+
+def disturbed(made: Companies) -> None:
+    made.changes["telco"] += ("hostile=garbage,12",)
+    made.start_all()["bank"].wait()
+
+
+def away(made: Companies) -> None:
+    for party in CASE.parties:
+        made.edit(f"{party}.toml", "timeout = 120.0", "timeout = 3.0")
+    running = made.start_all()
+    made.wait_for("bank", "trees", count=3)
+    running["telco"].kill()
+    assert running["bank"].wait() == 3
+
+
+@pytest.mark.parametrize("end", [finished, killed, interrupted, failed, full, resumed, disturbed, away])
 def test_no_secret_is_written(tmp_path: Path, end: object) -> None:
-    """Of all parties the private keys, in any party's files; of the bank labels and gradients, in telco's."""
+    """Of all parties the private keys, in any party's files; of the bank labels and gradients, in telco's.
+
+    What a killed party leaves among its temporary files is searched, too; others leave nothing there.
+    """
     assert callable(end)
     secrets = tmp_path / SECRETS
-    changes = dict.fromkeys(CASE.parties, ("umask=0", f"secrets={secrets}"))
+    changes = {party: ("umask=0", f"secrets={secrets}", f"temporary={tmp_path / party}") for party in CASE.parties}
     with companies(tmp_path / "run", CASE, changes=changes) as made:
         end(made)
-        written = {party: _written(made, party) for party in CASE.parties}
+        written = {party: _written(made.run(party)) for party in CASE.parties}
+        left = {party: _written(tmp_path / party) for party in CASE.parties}
         kept = dict(line.split() for line in secrets.read_text().splitlines())
         assert {name.rstrip("0123456789") for name in kept} == {
             "prime",
@@ -73,7 +106,10 @@ def test_no_secret_is_written(tmp_path: Path, end: object) -> None:
         }
         keys = [_der(made.folder / f"certs-{party}" / f"{party}.key") for party in CASE.parties]
     assert all(len(files) > 3 for files in written.values())
+    ended = {killed: (), resumed: ("telco",), disturbed: ("bank",), away: ("bank",)}.get(end, CASE.parties)
+    assert not [path for party in ended for path in left[party]]
     for party, files in written.items():
+        files |= left[party]
         foreign = {name for name in kept if (party == "telco" and not name.startswith("public")) or "prime" in name}
         sought = {name: bytes.fromhex(kept[name]) for name in foreign}
         sought |= {f"key {number}": key for number, key in enumerate(keys)}
@@ -88,10 +124,10 @@ def _is_in(content: bytes, secret: bytes) -> bool:
     return any(form in content for form in forms)
 
 
-def _written(made: Companies, party: str) -> dict[Path, bytes]:
-    """Return all files of a party's run, none of which anybody else may read."""
-    run = made.run(party)
-    open_to_all = [path for path in (run, *run.rglob("*")) if path.lstat().st_mode & 0o077]
+def _written(run: Path) -> dict[Path, bytes]:
+    """Return all files of a folder, none of which anybody else may read; sockets lie in a folder that nobody enters."""
+    everything = [path for path in (run, *run.rglob("*")) if not path.is_socket()]
+    open_to_all = [path for path in everything if path.lstat().st_mode & 0o077]
     assert open_to_all == []
     return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 

@@ -29,6 +29,7 @@ from labelward.messages.tree import (
     TrainingEnd,
     TreeStart,
 )
+from labelward.party import context
 from labelward.party.context import Context
 from labelward.protocols.secureboost import histogram_message, predict
 from labelward.protocols.secureboost.histogram_message import (
@@ -264,3 +265,46 @@ def test_masks_of_no_split_are_never_unpacked(monkeypatch: pytest.MonkeyPatch) -
     request = PathRequest("model", 0, 1000, (0,), released((RowMask(1000, "out", b""),) * 500))
     with blamed("a", "peer-message", message="PathRequest", step=(0,), value=1, about="500"):
         ask(request, 1000)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        SecureBoost(trees=2, depth=4, bins=8),
+        SecureBoost(trees=2, depth=3, bins=4, candidates="node", row_fraction=0.7),
+        SecureBoost(trees=2, depth=3, candidates="all"),
+        FederatedForest(trees=4, depth=3, bins=8, trees_at_once=2),
+    ],
+    ids=["boosted", "node", "all", "forest"],
+)
+@pytest.mark.parametrize(("engine", "bits"), [("plain", 0), ("paillier", 512)])
+def test_honest_sums_fit_the_sizes_that_were_agreed(
+    params: TreeModel, engine: str, bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no size that is always allowed, and few sums to a message: only a head of 1 kB is granted here."""
+    found: list[tuple[int, int]] = []
+
+    class Measured(wiring.Wire):
+        most: int | None = None
+
+        def limit(self, peer: str, size: int | None) -> None:
+            self.most = size
+
+        def receive(self, timeout: float) -> tuple[str, bytes] | None:
+            arrived = super().receive(timeout)
+            if arrived and wire_name(LevelHistograms).encode() in arrived[1][:20]:
+                assert self.most is not None
+                found.append((len(arrived[1]), self.most))
+            return arrived
+
+    monkeypatch.setattr(wiring, "Wire", Measured)
+    monkeypatch.setattr(context, "LARGEST", 0)
+    for name, value in (("_MAX_SUMS", 4), ("_MAX_CATEGORIES", 1)):
+        monkeypatch.setattr(histogram_message, name, value)
+    parts = make_parts(32, 60, {"active": 1, "left": 2})
+    for classes in (2, 3):
+        labels = np.arange(60) % classes
+        Setting(parts, labels, params, classes=tuple(map(str, range(classes))), engine=engine, bits=bits).run()
+    assert found
+    assert all(size <= most + 1024 for size, most in found), found
+    assert any(size > most // 4 for size, most in found)  # the sizes mean something

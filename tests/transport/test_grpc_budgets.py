@@ -21,6 +21,7 @@ from labelward.transport.base import Transport
 from labelward.transport.grpc import session
 from labelward.transport.grpc.hub import RECONNECTIONS, ConnectionRefused, Hub, Registration, encode_registration
 from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
+from labelward.transport.grpc.session_records import chunk_record
 
 pytestmark = pytest.mark.network
 
@@ -106,6 +107,43 @@ def test_two_parties_that_send_much_to_each_other_before_they_read(contexts: dic
 
     counts = together(bank=lambda: exchange(bank, "telco"), telco=lambda: exchange(telco, "bank"))
     assert counts == {"bank": many, "telco": many}
+
+
+def test_a_message_over_what_was_agreed_is_refused_with_its_first_bytes() -> None:
+    with networks(THREE) as made:
+        ends: dict[str, Transport] = together(**{party: each.attempt for party, each in made.items()})
+        ends["bank"].limit("telco", SMALL)
+        ends["shop"].send("bank", bytes(2 * SMALL))
+        assert ends["bank"].receive(30.0) == ("shop", bytes(2 * SMALL))
+        with made["telco"]._node.lock:
+            session = made["telco"]._node.peers["bank"].session
+            assert session is not None
+            assert made["telco"]._node.attempt is not None
+            name = made["telco"]._node.attempt.name
+            session.push(chunk_record(name, memoryview(b"first"), total=SMALL + 1, last=False))
+        with blamed("telco", "peer-message", value=SMALL + 1, about="agreed sizes"):
+            ends["bank"].receive(30.0)
+
+
+def test_a_message_that_is_arriving_is_refused_when_sizes_are_agreed() -> None:
+    with networks(THREE) as made:
+        ends: dict[str, Transport] = together(**{party: each.attempt for party, each in made.items()})
+        with made["telco"]._node.lock:
+            session = made["telco"]._node.peers["bank"].session
+            assert session is not None
+            assert made["telco"]._node.attempt is not None
+            name = made["telco"]._node.attempt.name
+            session.push(chunk_record(name, memoryview(b"first"), total=2 * SMALL, last=False))
+        assembler = made["bank"]._node.peers["telco"].progress.assembler
+        until = time.monotonic() + 30
+        while assembler.due < 0:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        ends["bank"].limit("telco", 2 * SMALL)
+        assert ends["bank"].receive(0.0) is None
+        ends["bank"].limit("telco", SMALL)
+        with blamed("telco", "peer-message", value=2 * SMALL, about="agreed sizes"):
+            ends["bank"].receive(30.0)
 
 
 def test_a_party_that_connects_too_often_is_refused_and_the_log_stays_short() -> None:

@@ -34,6 +34,8 @@ UNAWAITED = 16 * 1024 * 1024
 Four times as many, beside the largest, where passive parties talk to each other: holding one back could then hold up
 the one that is awaited.
 """
+LARGEST = 64 * 1024 * 1024
+"""Bytes of a message that a party takes of any type that grows, where what was agreed bounds them."""
 _MESSAGE = 1024  # bytes of a waiting message beside its content
 _PATIENCE = 60.0  # seconds between two checks of the clock
 
@@ -174,6 +176,15 @@ class Context:
                 self._require_awaited(peer, " or ".join(names), step)
                 self._transport.hold(peer, False)
                 self._receive_one(peer, names, step, until)
+
+    def expect(self, peer: str, size: int | None) -> None:
+        """Refuse messages of a peer that are longer than what was agreed allows, before they are held.
+
+        Args:
+            size: the most bytes that an honest message has from now on; below ``LARGEST`` this counts. None: no more
+                than ``message_limit`` of the network, until said otherwise.
+        """
+        self._transport.limit(peer, None if size is None else max(size, LARGEST))
 
     def observe(self, observation: Observation) -> None:
         """Record a value that this party computed from its own secrets."""

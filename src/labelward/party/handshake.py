@@ -164,6 +164,7 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
     nonce = ctx.protection.bytes(32)
     mine = _hello(ctx, offer, nonce)
     for peer in ctx.peers:
+        ctx.expect(peer, 0)
         ctx.send(peer, mine, _STEP)
     answers = {peer: ctx.recv(peer, Hello, _STEP) for peer in ctx.peers}
     for peer, answer in answers.items():
@@ -184,6 +185,7 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
             assert resume is not None
             exchanges[peer] = ctx.checkpoints.exchange(resume, peer)
         history = b"" if parts is None else exchanges[peer].digest
+        ctx.expect(peer, None)  # what follows the greeting may be of any size, unless the model says which
         ctx.send(peer, RowSplit(validation, test, (parts or {}).get(peer, 0), history, digest), _STEP)
     for peer, ready in {peer: ctx.recv(peer, RowIdDigests, _STEP) for peer in ctx.peers}.items():
         if not hmac.compare_digest(ready.ids, digest_ids(nonce, offer.ids, peer)):
@@ -199,6 +201,7 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
 def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
     """Run a passive party's handshake; arguments and errors as for :func:`handshake_active`."""
     mine = _hello(ctx, offer, b"")
+    ctx.expect(ctx.active, 0)
     ctx.send(ctx.active, mine, _STEP)
     if partners := ctx.topology.partners(ctx.party):
         ctx.send(ctx.active, PairHistories({peer: ctx.checkpoints.digests(peer) for peer in partners}), _STEP)
@@ -236,6 +239,7 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
         exchanges = _pair_exchanges(ctx, partners, terms)
         exchanges[ctx.active] = Exchange.begin(theirs.nonce, ctx.party, terms)
         ctx.checkpoints.begin(_Start(), exchanges)
+    ctx.expect(ctx.active, None)
     ctx.send(ctx.active, ready, _STEP)
     for peer, exchange in exchanges.items():
         ctx.link(peer, exchange, begin.resume)

@@ -62,6 +62,9 @@ class Transport(ABC):
     def hold(self, peer: str, held: bool) -> None:  # noqa: B027
         """Hold back the frames of a peer, or no longer: over a network it then has to wait."""
 
+    def limit(self, peer: str, size: int | None) -> None:  # noqa: B027
+        """Refuse frames of a peer of more bytes, with their first bytes where they come over a network; None: none."""
+
     @abstractmethod
     def fail(self, failure: Failure) -> None:
         """Report to all peers that this party has failed; they raise the error at once."""

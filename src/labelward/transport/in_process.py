@@ -49,6 +49,9 @@ class _End(Transport):
     def hold(self, peer: str, held: bool) -> None:
         """See :meth:`Transport.hold`; frames of the same process wait without cost."""
 
+    def limit(self, peer: str, size: int | None) -> None:
+        """See :meth:`Transport.limit`; frames of the same process have been held before they are sent."""
+
     def fail(self, failure: Failure) -> None:
         shared = self._exchange
         with shared.changed:

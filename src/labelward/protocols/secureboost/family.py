@@ -250,6 +250,8 @@ class TreeFamily(ModelFamily[ModelShare]):
 
     def predict(self, ctx: Context, share: ModelShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
         """See :meth:`ModelFamily.predict`."""
+        for peer in ctx.peers if ctx.role == ACTIVE else (ctx.active,):
+            ctx.expect(peer, 0)  # bits for rows and splits, of which only so many are asked for at once
         if ctx.role == ACTIVE:
             return predict_active(ctx, share, {ctx.party: (share.own, x)}, len(x), mode=mode)
         predict_passive(ctx, share, x)

@@ -119,6 +119,11 @@ class HistogramRequest:
     count: int
     columns: int | None = None
 
+    @property
+    def most_sums(self) -> int:
+        """The most sums of a message of the answer: those of several columns, or of one."""
+        return max(_MAX_SUMS, len(self.nodes) * max(min(self.max_bins, _MAX_BINS), _MAX_CATEGORIES))
+
     @cached_property
     def described(self) -> dict[int, tuple[int, int]] | None:
         """Size and kind of each column, as the level above had them."""

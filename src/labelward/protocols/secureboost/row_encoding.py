@@ -31,6 +31,7 @@ ReleaseSample = Callable[[str, int, RowMask], Released[RowMask]]
 
 BLOCK_ROWS = 16_384
 """Rows of an encrypted block; the last block may have fewer."""
+_DESCRIBED = 24  # bytes for each sum of a message beside its ciphertexts, at most: cells, sizes, implied bins
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,7 @@ class RowDistributor:
 
     def __init__(self, ctx: Context, private: PrivateKey | None, release: ReleaseSample) -> None:
         self._ctx, self._private, self._release = ctx, private, release
+        self._row_size, self._sums = 0, dict[str, int]()
         self._served: set[str] = set()  # the peers that have the rows of a forest
         self._forest_blocks: list[CipherBlock] = []  # for the others
 
@@ -232,6 +234,7 @@ class RowDistributor:
         keep = draft.shared and len(self._served) + len(due) < len(ctx.peers)  # others will need the same blocks
         with closing(self._blocks(draft)) as blocks:
             for part, block in enumerate(blocks):
+                self._measure(block)
                 for peer in due:
                     if draft.shared:
                         ctx.send(peer, EncryptedForestRows(block, part, parts), (part,))
@@ -245,6 +248,18 @@ class RowDistributor:
         if draft.shared:
             self._served.update(due)
             self._forest_blocks = self._forest_blocks if keep else []
+
+    def expect(self, peer: str, sums: int) -> None:
+        """Let a peer send messages of so many sums at most; a sum has no more ciphertexts than a row."""
+        self._sums[peer] = max(sums, self._sums.get(peer, 0))
+        self._ctx.expect(peer, self._sums[peer] * (self._row_size + _DESCRIBED))
+
+    def _measure(self, block: CipherBlock) -> None:
+        size = -(-len(block.data) // max(1, block.shape[0]))
+        if size > self._row_size:
+            self._row_size = size
+            for peer in self._sums:
+                self.expect(peer, 0)
 
     def _blocks(self, draft: TreeDraft) -> Generator[CipherBlock, None, None]:
         """Yield the encrypted rows; of a forest those that another peer already has."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import HandshakeError, JobError, quoted
-from labelward.he.base import Counts, Engine, PublicKey
+from labelward.he.base import Counts, Engine, Layout, PublicKey
 from labelward.messages.handshake import KeyOffer
 from labelward.party.context import Context
 from labelward.policy.base import PolicyContext
@@ -25,6 +25,7 @@ from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.passive import max_trees, train_passive
 from labelward.protocols.secureboost.policy_hooks import check_policies
 from labelward.protocols.secureboost.predict import predict_active, predict_passive
+from labelward.protocols.secureboost.row_encoding import BLOCK_ROWS
 from labelward.protocols.secureboost.share import ModelShare, Records, WarmStart
 from labelward.protocols.secureboost.targets import objective_name
 
@@ -101,6 +102,8 @@ def run_active(
         PeerError: a peer failed.
     """
     params, train = task.params, inputs.train
+    for peer in ctx.peers:
+        ctx.expect(peer, 0)
     objective_name(params, len(labels.classes))
     setup = setup_of(params, classes=len(labels.classes), active_columns=len(train.names), passive=ctx.peers)
     check_policies(ctx, replace(setup, continues=share is not None))
@@ -166,6 +169,7 @@ def run_passive(
         PeerError: the active party failed.
     """
     train = inputs.train
+    ctx.expect(ctx.active, _largest_message(engine, task))
     offered = ctx.recv(ctx.active, KeyOffer, _STEP)
     offer = offered.key
     if offer.engine != engine.name or offer.bits != task.agreed.bits:
@@ -207,6 +211,16 @@ def run_passive(
     with ctx.phase("predict"):
         predict_passive(ctx, done, inputs.test)
     return PassiveOutcome(share=done, counts=public.counts, fingerprint=public.fingerprint)
+
+
+def _largest_message(engine: Engine, task: TrainingTask) -> int | None:
+    """Return the most bytes of a message of the active party: a block of rows, or masks of rows; None: not agreed."""
+    agreed = task.agreed
+    if not agreed.classes:
+        return None
+    numbers = 3 * agreed.classes + 2  # g, h and the count of each class, the weight and the count of a row
+    size = engine.ciphertext_format(Layout((1,), 1, 1), agreed.bits).size
+    return BLOCK_ROWS * numbers * size + 2 * len(agreed.sides.train)
 
 
 def _check_share(share: ModelShare, parties: tuple[str, ...], party: str, train: Columns, params: TreeModel) -> None:

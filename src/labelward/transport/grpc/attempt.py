@@ -38,6 +38,7 @@ class Attempt:
         self.inbox: deque[tuple[str, bytes, Session | None]] = deque()
         self.left: set[str] = set()
         self.aside: dict[str, deque[tuple[str, bytes, Session | None]]] = {}
+        self.limits: dict[str, int] = {}  # bytes of a message of a peer, where the program has set a limit
         self.closed = False
         self.failure: PeerError | None = None
 
@@ -75,7 +76,7 @@ class Attempt:
                 self.aside.get(peer.name, self.inbox).append((peer.name, b"", None))
             self.left.add(peer.name)
         elif self.running:
-            frame = peer.progress.assembler.feed(item)
+            frame = peer.progress.assembler.feed(item, self.limits.get(peer.name))
             if frame is not None and peer.session is not None:
                 peer.session.keep(memory_cost(frame))
                 self.aside.get(peer.name, self.inbox).append((peer.name, frame, peer.session))
@@ -134,6 +135,17 @@ class NetworkEnd(Transport):
         """Leave the frames of a peer where they are, so that it soon has no room to send."""
         with self._node.lock:
             self._attempt.hold(peer, held and self._attempt.running)
+
+    def limit(self, peer: str, size: int | None) -> None:
+        """See :meth:`Transport.limit`; a longer message that is arriving is refused, too."""
+        with self._node.lock:
+            if size is None:
+                self._attempt.limits.pop(peer, None)
+                return
+            self._attempt.limits[peer] = size
+            if self._attempt.running and self._node.peers[peer].progress.assembler.due > size:
+                self._node.refuse_size(self._node.peers[peer], size)
+                self._node.lock.notify_all()
 
     def fail(self, failure: Failure) -> None:
         """Report the failure to the peers: that of this party, or the first one if it is known."""

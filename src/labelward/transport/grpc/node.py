@@ -251,14 +251,24 @@ class Node:
             try:
                 attempt.take(peer, item)
             except records.MessageTooLargeError as error:
-                reason = f"{error} (message_limit at {self.endpoint.party!r})"
-                self._stop(PeerError(peer.name, reason, code="peer-message", value=error.value))
+                self._refuse_size(peer, error)
         elif self._may_still_begin(name):
             if peer.progress.held_bytes > HELD:
                 self.blame(peer, f"sent more than {HELD} bytes for an attempt that has not begun")
             else:
                 peer.progress.held_bytes += _record_cost(item)
                 peer.progress.held.append((name, item))
+
+    def refuse_size(self, peer: Peer, limit: int) -> None:
+        """End the run because a message that is arriving is longer than a limit."""
+        error = records.too_large(peer.progress.assembler.due, limit)
+        peer.progress.assembler.drop()
+        self._refuse_size(peer, error)
+
+    def _refuse_size(self, peer: Peer, error: records.MessageTooLargeError) -> None:
+        agreed = self.attempt is not None and peer.name in self.attempt.limits
+        reason = f"{error} ({'agreed sizes' if agreed else 'message_limit'} at {self.endpoint.party!r})"
+        self._stop(PeerError(peer.name, reason, code="peer-message", value=error.value))
 
     def _may_still_begin(self, name: bytes) -> bool:
         """Whether an attempt can still begin here."""

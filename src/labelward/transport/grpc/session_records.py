@@ -97,6 +97,12 @@ class MessageTooLargeError(CodecError):
     """A message that is longer than the limit."""
 
 
+def too_large(size: int, limit: int) -> MessageTooLargeError:
+    """Return the error of a message over a limit."""
+    reason = f"sent a message of {size} bytes, over the limit of {limit} bytes"
+    return MessageTooLargeError(reason, code="range", value=size)
+
+
 def note_record(content: Note) -> bytes:
     """Return a note as a record."""
     return bytes((_NOTE,)) + _ENCODER.encode(content)
@@ -144,19 +150,26 @@ class Assembler:
         """Drop an incomplete message."""
         self._buffer, self._total = io.BytesIO(), -1
 
-    def feed(self, part: Chunk) -> bytes | None:
+    @property
+    def due(self) -> int:
+        """Announced size of the message that is incomplete; -1: there is none."""
+        return self._total
+
+    def feed(self, part: Chunk, most: int | None = None) -> bytes | None:
         """Take a chunk; return the message where it is the last.
 
+        Args:
+            most: bytes of a message, a further limit.
+
         Raises:
-            Oversize: the message is announced as, or has become, longer than the limit.
+            MessageTooLargeError: the message is announced as longer than a limit.
             CodecError: chunks that make no message.
         """
         if part.first:
             self.drop()
-            limit = min(self._limit, self._frame_limit(part.data) or self._limit)
+            limit = min(self._limit, self._frame_limit(part.data) or self._limit, most or self._limit)
             if part.total > limit:
-                reason = f"sent a message of {part.total} bytes, over the limit of {limit} bytes"
-                raise MessageTooLargeError(reason, code="range", value=part.total)
+                raise too_large(part.total, limit)
             self._total = part.total
         elif self._total < 0:
             raise CodecError("a chunk belongs to no message", code="malformed")
