@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import made_up
+import msgspec
 import numpy as np
 import pytest
 from made_up import without_bounds, without_trainings
@@ -63,6 +64,19 @@ def test_first_trees_are_a_training_of_that_length(small: Small) -> None:
     whole = replaced(Task(setting={**SETTING, "local-trees.count": 2}, seed=1))
     assert [each[0]["model.trees"] for each in whole.compared()] == [2, 3, 4]
     assert whole.compared()[0][1] == replaced(Task(setting=whole.compared()[0][0], seed=1)).points[-1].values
+
+
+@pytest.mark.parametrize(
+    ("lengths", "counted"),
+    [({"low": 3, "high": 5}, [3, 4, 5]), ({"choices": [2, 5, 1]}, [1, 2, 5]), ({"choices": [4]}, [4])],
+)
+def test_only_lengths_that_the_variable_takes_count(
+    lengths: dict[str, Any], counted: list[int], small: Small, tmp_path: Path
+) -> None:
+    variables = [{"name": "model.trees", **lengths}, {"name": "model.depth", "low": 1, "high": 2}]
+    found = tune(small(variables=variables, evaluations=2, search="random"), out=tmp_path / "out")
+    for each in found.evaluations:
+        assert [setting["model.trees"] for setting, _ in each.compared()] == counted
 
 
 def test_first_epochs_are_a_training_of_that_length(small: Small) -> None:
@@ -134,7 +148,8 @@ def test_operations_are_those_of_an_encrypted_training(small: Small) -> None:
     section = EncryptionSection(engine="paillier", bits=512, insecure=True, workers=1)
     make = evaluator(dataclasses.replace(small(), encryption=section))
     for setting in (SETTING, {**SETTING, "local-trees.count": 0}, {**SETTING, "model.trees": 2, "model.depth": 3}):
-        counted = make(Task(setting=setting, seed=1, rows="test")).counts
+        found = make(Task(setting=setting, seed=1, rows="test"))
+        counted, units = found.counts, make.plan.units
         job, variant = make.space.job_of(setting)
         engine = make_engine(section)
         try:
@@ -142,6 +157,10 @@ def test_operations_are_those_of_an_encrypted_training(small: Small) -> None:
         finally:
             engine.close()
         assert counted == {name: getattr(cost, name) for name in counted}
+        seconds = (
+            units["encrypt"] * cost.encryptions + units["decrypt"] * cost.decryptions + units["add"] * cost.additions
+        )
+        assert found.points[-1].values[1] == pytest.approx(seconds, rel=1e-12)  # Equation 5, in one order of adding
 
 
 def test_a_refused_setting_is_no_error(small: Small) -> None:
@@ -375,6 +394,9 @@ def test_other_families_are_tuned_by_a_job_file_alone(
         ({"sections": {"attack": None}}, JobError, "missing", "[[attack]]"),
         ({"sections": {"run": {"seeds": [1, 2]}}}, JobError, "conflict", "[run] seeds"),
         ({"leakage": "id2graph"}, JobError, "unknown", "[tune] leakage"),
+        ({"constraints": {"speed": 1.0}}, JobError, "unknown", "[tune] constraints speed"),
+        ({"objectives": ["utility"], "constraints": {"cost": 1.0}}, JobError, "unknown", "[tune] constraints cost"),
+        ({"search": "nsga2", "population": 7}, JobError, "range", "[tune] population"),
         ({"sections": {"defense": [{"kind": "local-trees", "count": [1, 2]}]}}, JobError, "conflict", "[[defense]]"),
         ({"validation": 0.001}, DataError, "labels", "[tune] validation"),
     ],
@@ -418,6 +440,36 @@ def test_a_folder_of_another_search_is_refused(small: Small, tmp_path: Path) -> 
         assert caught.value.code == code
 
 
+def test_a_ledger_of_another_format_is_refused(small: Small, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    tune(small(evaluations=1), out=out)
+    stored = out / ledger.LEDGER_FILE
+    stored.write_bytes(stored.read_bytes().replace(b'"format":1', b'"format":9'))
+    with refused(InputError, "format-version", field=f"{stored}, line 1"):
+        tune(small(evaluations=1), out=out)
+
+
+def test_a_dashboard_sees_what_failed_and_why(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    without_trainings(monkeypatch.setattr)
+    made = Evaluator.__call__
+
+    def sometimes(self: Evaluator, task: Task) -> Evaluation:
+        found = made(self, task)
+        deep = task.setting["model.depth"] == 3
+        return msgspec.structs.replace(found, status="failed", reason="no room", points=()) if deep else found
+
+    monkeypatch.setattr(Evaluator, "__call__", sometimes)
+    found = tune(small(search="grid", evaluations=12), out=tmp_path / "out").evaluations
+    storage = JournalStorage(JournalFileBackend(str(tmp_path / "out/optuna.journal")))
+    trials = optuna.load_study(study_name=None, storage=storage).trials
+    assert [each.user_attrs.get("reason", "") for each in trials] == [each.reason for each in found]
+    assert {each.state.name for each in trials} == {"COMPLETE", "FAIL"}
+
+
 def test_more_failures_than_results_end_a_search(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_bounds(monkeypatch.setattr)
 
@@ -441,5 +493,10 @@ def test_without_the_libraries_nothing_is_searched(
 
 
 def test_a_page_needs_no_library_of_the_search() -> None:
-    code = "import labelward.report.tune_page, sys; sys.exit(bool({'optuna', 'pymoo'} & set(sys.modules)))"
+    code = (
+        "import importlib, pkgutil, sys, labelward.report as report\n"
+        "for each in pkgutil.walk_packages(report.__path__, 'labelward.report.'):\n"
+        "    importlib.import_module(each.name)\n"
+        "sys.exit(bool({'optuna', 'pymoo'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

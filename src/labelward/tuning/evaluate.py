@@ -174,7 +174,7 @@ class Evaluator:
 
         Empty where a combination of choices, all defenses acting, has no such prefixes, or no variable would be left.
         """
-        longest = {each.name: each.at(1.0) for each in self.space.variables if each.name == self.length}
+        longest = {each.name: each.top for each in self.space.variables if each.name == self.length}
         others = [each for each in self.space.variables if each.name not in longest]
         if not longest or not others:
             return {}
@@ -218,7 +218,7 @@ class Evaluator:
 
         The dearest setting has each parameter of the model at its upper end, and no defense.
         """
-        top = {each.name: each.at(1.0) for each in self.space.variables}
+        top = {each.name: each.top for each in self.space.variables}
         model = {name.partition(".")[2]: value for name, value in top.items() if name.startswith("model.")}
         spec = ComponentSpec(self.plan.job.model.kind, {**self.plan.job.model.params, **model})
         job = with_defaults(dataclasses.replace(self.plan.job, model=spec, defenses=(), tune=None))
@@ -250,7 +250,9 @@ class Evaluator:
         reason, lengths = refusal(job, variant, self.section) if self.section.prefixes else "", list[int]()
         if self.length in task.setting and self.section.prefixes and not reason:
             whole = int(task.setting[self.length])
-            lengths = [each for each in task.lengths or range(1, whole) if shortest(variant) <= each < whole]
+            takes = next(each.takes for each in self.space.variables if each.name == self.length)
+            begins = range(shortest(variant), whole)
+            lengths = [each for each in task.lengths or begins if each in begins and takes(each)]
             if task.cheapest is not None and (begun := begun_with(whole)) in lengths:
                 first = self._begun(task, begun)
                 if self._hopeless(first["points"], task.cheapest):

@@ -327,6 +327,18 @@ def trial_of(variables: Sequence[Variable], told: Told, limits: Mapping[str, flo
     )
 
 
+def failed_trial(variables: Sequence[Variable], setting: Setting, reason: str) -> Any:
+    """Return an Optuna trial that gave nothing, and why."""
+    import optuna
+
+    return optuna.trial.create_trial(
+        state=optuna.trial.TrialState.FAIL,
+        params=dict(setting),
+        distributions=distributions_of(variables),
+        user_attrs={"reason": reason},
+    )
+
+
 SEARCHES: Mapping[str, type[Search]] = {
     "tpe": ParzenSearch,
     "gp": GaussianSearch,

@@ -58,6 +58,16 @@ class Variable:
             return (len(self.choices) - 1).bit_length()
         return int(self.high - self.low).bit_length() if self.whole else 0
 
+    @property
+    def top(self) -> Value:
+        """The largest value; of words the last."""
+        numbers = [each for each in self.choices if isinstance(each, int | float)]
+        return max(numbers) if numbers and len(numbers) == len(self.choices) else self.at(1.0)
+
+    def takes(self, value: int) -> bool:
+        """Return whether a whole number is one of the values."""
+        return value in self.choices if self.choices else self.low <= value <= self.high
+
     def at(self, place: float) -> Value:
         """Return the value at a place from 0 to 1: of the range, of its logarithm, or of the list."""
         if self.choices:

@@ -28,7 +28,7 @@ from labelward.tuning.constraints import excesses, feasible, penalized
 from labelward.tuning.evaluate import Evaluator, Plan, Task
 from labelward.tuning.ledger import Evaluation, FrontPoint, Ledger, SearchRecord, SearchSummary
 from labelward.tuning.pareto import Points, front_of, hypervolume, hypervolumes, pooled_bounds, ranks_of
-from labelward.tuning.search import SEARCHES, Search, Told, require_libraries, trial_of
+from labelward.tuning.search import SEARCHES, Search, Told, failed_trial, require_libraries, trial_of
 from labelward.tuning.space import Setting
 from labelward.tuning.workers import Workers, workers
 
@@ -391,12 +391,14 @@ def _write_journal(path: Path, evaluator: Evaluator, evaluations: Sequence[Evalu
         directions=["minimize"] * len(section.objectives),
         storage=JournalStorage(JournalFileBackend(str(path))),
     )
-    trials = []
+    variables, trials = evaluator.space.variables, []
     for each in evaluations:
-        if each.status == "done" and each.share == 1.0:
-            told = Told(each.setting, each.points[-1].values, excesses(section, each.points[-1].values))
-            limits = dict(zip(section.constraints, told.excess, strict=True))
-            trials.append(trial_of(evaluator.space.variables, told, limits))
+        if each.share == 1.0 and each.points:
+            setting, values = each.compared()[-1]  # of a training that was cut short what it came to
+            told = Told(setting, values, excesses(section, values))
+            trials.append(trial_of(variables, told, dict(zip(section.constraints, told.excess, strict=True))))
+        elif each.share == 1.0:
+            trials.append(failed_trial(variables, each.setting, each.reason))
     study.add_trials(trials)
     path.chmod(0o600)
 
