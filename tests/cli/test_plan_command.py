@@ -95,7 +95,9 @@ def test_bad_jobs_are_refused(call: Call, tmp_path: Path) -> None:
     refused(call("plan", write_job(tmp_path)), "table.csv")
     (tmp_path / "net.toml").write_text(NET)
     refused(call("plan", tmp_path / "net.toml", "--bandwidth", 1, "--latency", 1), "--bandwidth")
-    (tmp_path / "net.toml").write_text(NET.replace("splitnn", "pivodl"))
+    (tmp_path / "net.toml").write_text(
+        NET.replace("splitnn", "pivodl").replace("[parties]", "labels = {active = 0.5, telco = 0.5}\n[parties]")
+    )
     refused(call("plan", tmp_path / "net.toml"), "net.toml", "pivodl", "secureboost")
 
 

@@ -181,6 +181,20 @@ def test_noise_has_the_power_that_was_asked_for() -> None:
     assert np.mean(ratios) == pytest.approx(4.0, rel=0.05)
 
 
+def test_equal_gradients_of_several_parties_have_equal_noise() -> None:
+    """Whoever is asked first; a run of another key, another batch or other values begins anew."""
+    policy = Marvell(s=2.0)
+    policy.begin(SETUP, SecureRandom(1))
+    question = asked(3)
+    first = policy.on_returned_gradient(question)
+    assert np.array_equal(policy.on_returned_gradient(replace(question, party="shop")), first)
+    assert policy.sent == {question.party: 1, "shop": 1}
+    assert not np.array_equal(policy.on_returned_gradient(replace(question, batch=question.batch + 1)), first)
+    assert np.array_equal(policy.on_returned_gradient(replace(question, party="shop")), first)
+    policy.begin(SETUP, SecureRandom(2))
+    assert not np.array_equal(policy.on_returned_gradient(question), first)
+
+
 def test_batches_of_one_class_show_nothing_that_was_not_noise() -> None:
     policy = Marvell(s=1.0)
     policy.begin(SETUP, SecureRandom(1))

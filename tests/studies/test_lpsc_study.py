@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labelward.errors import DataError
 from labelward.job import ComponentSpec
 from labelward.runs.schema import read_rows
+from labelward.studies.datasets import own_file
 from labelward.studies.lpsc import LPSC
 from labelward.studies.references import NO_DEFENSE, UTILITY, FigureKey
 from labelward.studies.results import study_figures
 from labelward.studies.run import run_study
 from labelward.studies.spec import MetricColumn, Study, StudyDataset, StudyModel, StudyPart, StudySetting, StudyTask
+from refusals import refused
 
 NET = {"top": False, "loss": "logistic", "epochs": 1, "batch_size": 64, "active_bottom": False, "bottom": "linear"}
 TINY = Study(
@@ -64,6 +67,25 @@ def test_the_active_party_keeps_as_many_columns_as_a_setting_says() -> None:
         assert job.active.columns == credit.party_columns["active"][: setting.active_columns]
         assert [party.columns for party in job.passive] == [*credit.party_columns.values()][1:]
         assert job.data.aligned == 0.5
+
+
+def test_files_of_the_users_are_found_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name, with the label under its published name, last; its columns are dealt out to as many parties."""
+    cardio = next(each for each in LPSC.datasets if each.name == "cardio")
+    monkeypatch.setenv("LABELWARD_DATA", str(tmp_path))
+    with refused(DataError, "not-found", value="cardio"):
+        own_file("cardio")
+    (tmp_path / "cardio.csv").write_text("id,cardio,a,b\n1,0,2,3\n2,1,4,5\n")
+    assert cardio.generate is not None
+    table = cardio.generate(1)
+    assert table.column_names == ["a", "b", "label"]
+    assert table["label"].to_pylist() == [0, 1]
+    job = LPSC.job(StudyTask(setting=LPSC.settings[0], dataset=cardio, model="coded", seed=1), "cardio.csv")
+    assert [party.share for party in job.parties] == [1 / 7] * 7
+    assert job.model.params["epochs"] == 200
+    (tmp_path / "cardio.csv").write_text("a,b\n1,0\n")
+    with refused(DataError, "columns", value="cardio"):
+        cardio.generate(1)
 
 
 def test_only_studies_with_such_columns_have_all_parties_attack() -> None:

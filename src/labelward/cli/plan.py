@@ -150,7 +150,7 @@ def _print_network(found: NetTraffic) -> None:
         "view": {name: data_size(each) for name, each in found.views.items()},
     }
     lines = [(title, *(by.get(name, "–") for name in (active, *passive))) for title, by in figures.items()]
-    title = f"{found.dataset or 'remote data'}, {count(found.rows)} training rows, {count(found.epochs)} epochs"
+    title = f"{found.dataset or 'remote data'}, {count(found.rows)} rows, {count(found.epochs)} epochs"
     print_table(title, ("bytes of arrays", active, *passive), lines, words=1)
     typer.echo(f"All views: {data_size(sum(found.views.values()))} at most, headers of messages apart.")
 

@@ -68,6 +68,10 @@ class KeyedGradientDefense(Policy):
         self._kept.key, self._kept.sent, self._kept.counts = stored.key, stored.sent, stored.counts
         self._kept.planned, self._kept.levels = stored.planned, stored.levels
 
+    def _count_sent(self, returned: ReturnedGradient) -> None:
+        """Count a gradient that is sent."""
+        self._kept.sent[returned.party] = self._kept.sent.get(returned.party, 0) + 1
+
     def _draws(self, returned: ReturnedGradient) -> KeyedDraws:
         """Return the draws for one gradient, and count it."""
         if not self._kept.key:
@@ -75,7 +79,7 @@ class KeyedGradientDefense(Policy):
                 f"defense {self.kind!r} was not started with the run, so it has no key for its noise",
                 code="cannot-act",
             )
-        self._kept.sent[returned.party] = self._kept.sent.get(returned.party, 0) + 1
+        self._count_sent(returned)
         values = np.ascontiguousarray(returned.values)
         return KeyedDraws(  # not by party: equal gradients get equal noise, which members of a coalition cannot average
             self._kept.key,

@@ -30,26 +30,26 @@ class OnLine:
         self._below = np.maximum.accumulate(np.where(new, places, 0))
         self._above = np.r_[np.flatnonzero(new)[1:], len(x)][np.cumsum(new) - 1]
         own = np.repeat(np.arange(len(counts)), counts)
-        members = np.eye(len(counts))[own]
-        units, moments = self._signed(members), self._signed(members * x)
-        by_class = x * units - moments
-        self.distances = np.array([by_class.sum(axis=1), by_class[places, own]])
-        self._units, self._of_class = units.sum(axis=1, keepdims=True), units[places, own][:, None]
+        members = (own == np.arange(len(counts))[:, None]).astype(np.float64)
+        units, moments = np.split(self._signed(np.concatenate([members, members * x[:, 0]])), 2)
+        by_class = x[:, 0] * units - moments
+        self.distances = np.array([by_class.sum(axis=0), by_class[own, places]])
+        self._units, self._of_class = units.sum(axis=0), units[own, places]
 
     def pulled(self, masses: Floats) -> Floats:
         """Return the sums of the unit vectors to each row, [rows, numbers].
 
         Each counts with the masses of both its rows, less 1 where they are of the same class.
         """
-        own = masses[:, None]
-        return np.asarray(own * self._units + self._signed(own) - self._of_class)
+        signed = self._signed(masses[None])[0]
+        return np.asarray(masses * self._units + signed - self._of_class)[:, None]
 
     def _signed(self, masses: Floats) -> Floats:
-        """Return for each row the sum of the masses of rows below it less that of the rows above, [rows, masses]."""
-        sums = np.zeros((len(masses) + 1, masses.shape[1]))
-        np.cumsum(masses[self._order], axis=0, out=sums[1:])
+        """Return for each row the sum of the masses of rows below it less that of the rows above, [masses, rows]."""
+        sums = np.zeros((len(masses), masses.shape[1] + 1))
+        np.cumsum(masses[:, self._order], axis=1, out=sums[:, 1:])
         found = np.empty_like(masses)
-        found[self._order] = sums[self._below] + sums[self._above] - sums[-1]
+        found[:, self._order] = sums[:, self._below] + sums[:, self._above] - sums[:, -1:]
         return found
 
 

@@ -13,6 +13,8 @@ from labelward.kernels.objectives import softmax
 Floats = NDArray[np.float64]
 Weights = Sequence[Floats]
 
+_PIECE = 512
+"""Rows whose hidden layer is worked out together; more at once took twice the time, fewer no less."""
 _DECAY, _SQUARE_DECAY, _TINY = 0.9, 0.999, 1e-8
 
 
@@ -48,10 +50,23 @@ def drawn_perceptron(inputs: int, width: int, classes: int, rng: np.random.Gener
 
 def cross_entropy_gradients(weights: Weights, inputs: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Weights]:
     """Return the gradients of the mean cross-entropy by the inputs [rows, inputs], and by the weights."""
+    pieces = [
+        _summed_gradients(weights, inputs[start : start + _PIECE], labels[start : start + _PIECE])
+        for start in range(0, len(labels), _PIECE)
+    ]
+    by_inputs = np.concatenate([each for each, _ in pieces]) if len(pieces) > 1 else pieces[0][0]
+    by_weights = [np.sum(each, axis=0) for each in zip(*(own for _, own in pieces), strict=True)]
+    return by_inputs / len(labels), [each / len(labels) for each in by_weights]
+
+
+def _summed_gradients(weights: Weights, inputs: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Weights]:
+    """Return the gradients of the sum of cross-entropies of a piece of the rows, whose arrays stay in the cache."""
     first, first_bias, last, last_bias = weights
-    hidden = np.maximum(inputs @ first + first_bias, 0.0)
+    hidden = inputs * first if len(first) == 1 else inputs @ first
+    hidden += first_bias
+    np.maximum(hidden, 0.0, out=hidden)
     wrong = softmax(hidden @ last + last_bias)
     wrong[np.arange(len(labels)), labels] -= 1.0
-    wrong /= len(labels)
-    back = (wrong @ last.T) * (hidden > 0)
+    back = wrong @ last.T
+    back *= hidden > 0
     return back @ first.T, (inputs.T @ back, back.sum(axis=0), hidden.T @ wrong, wrong.sum(axis=0))

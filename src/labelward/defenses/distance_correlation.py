@@ -69,7 +69,8 @@ def distance_correlation(embeddings: Values, labels: NDArray[np.int64]) -> tuple
     """
     order = np.argsort(labels, kind="stable")
     moved = embeddings[order].astype(np.float64) - embeddings[0]
-    x, counts = moved - moved.mean(axis=0), np.unique(labels, return_counts=True)[1]
+    x, counts = moved - moved.mean(axis=0), np.bincount(labels)
+    counts = counts[counts > 0]
     others = np.repeat(1 - counts / len(x), counts)
     pairs = OnLine(x, counts) if x.shape[1] == 1 else InSpace(x, counts, embeddings.dtype)
     near, within = pairs.distances / len(x)

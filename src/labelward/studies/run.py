@@ -22,6 +22,7 @@ from labelward.runs.directory import relocate_table
 from labelward.runs.secure_files import LOCK_FILE, atomic_write, directory_lock, output_errors, private_folder
 from labelward.runs.worker_process import worker_pool
 from labelward.studies.attribute_inference import ensure_attribute_inference
+from labelward.studies.datasets import own_file
 from labelward.studies.searches import store_hypervolumes
 from labelward.studies.spec import Study, StudyDataset, StudyPart, StudyTask
 from labelward.tuning.tune import tune
@@ -148,6 +149,8 @@ def _columns(dataset: StudyDataset) -> tuple[str, ...]:
     Raises:
         DataError: there is no such table.
     """
+    if dataset.own_file:
+        own_file(dataset.name)
     if dataset.generate is not None and not dataset.catalogue_name:
         return ()
     name = dataset.catalogue_name or dataset.name

@@ -44,6 +44,8 @@ class StudyDataset:
         generate: makes the table of a seed, for datasets that are drawn anew for each seed or derived from another.
         party_columns: columns by party; empty: dealt out by share.
         fine_tuning: further parameters of those that fine-tune the bottom model.
+        own_file: whether the table is a file of the user's, of which no copy may be passed on.
+        parties: number of parties to whom the columns are dealt out evenly; 0: as the setting says.
         hidden_attribute: a column that no party has; whether a row is above its median is inferred in a second step.
     """
 
@@ -65,6 +67,8 @@ class StudyDataset:
     fine_tuning: Mapping[str, Any] = field(default_factory=dict)
     upper_bound: bool = True  # whether the oracle upper bound is computed for columns that show it
     on_request: bool = False  # whether it runs only if it, or a part, is named
+    own_file: bool = False
+    parties: int = 0
     hidden_attribute: str = ""
     categories: Literal["native", "dummies", "hashed"] = "dummies"  # encoding of text columns
 
@@ -365,7 +369,8 @@ def _parties(setting: StudySetting, dataset: StudyDataset, columns: Sequence[str
         left = tuple(name for at, name in enumerate(columns) if at % dataset.image_width < width)
         right = tuple(name for at, name in enumerate(columns) if at % dataset.image_width >= width)
         return PartySection(name="active", columns=right), PartySection(name=ATTACKER, columns=left)
-    if setting.parties > 2:
-        names = ["active", *(f"party{number}" for number in range(2, setting.parties)), ATTACKER]
-        return tuple(PartySection(name=name, share=1 / setting.parties) for name in names)
+    parties = dataset.parties or setting.parties
+    if parties > 2:
+        names = ["active", *(f"party{number}" for number in range(2, parties)), ATTACKER]
+        return tuple(PartySection(name=name, share=1 / parties) for name in names)
     return PartySection(name="active", share=1.0 - share), PartySection(name=ATTACKER, share=share)
