@@ -13,7 +13,7 @@
     ├── HandshakeError           the parties disagree before anything starts (exit code 2)
     ├── ProtocolError            a conversation between parties went wrong (exit code 3)
     │   ├── PeerError            a peer is dead, silent or failed; names peer, message and step
-    │   │   ├── PeerDisagrees    a peer says that the parties disagree before anything starts (exit code 2)
+    │   │   ├── PeerDisagrees    a peer disagrees, or is not trusted, before anything starts (exit code 2)
     │   │   └── PeerRestarted    a peer came back as a new process: this attempt is over, the run is not
     │   └── CodecError           bytes that are no message of this version, or an object that may not travel
     ├── PolicyError              a defense that cannot act: nothing unprotected leaves (exit code 2)
@@ -226,7 +226,7 @@ class PeerError(ProtocolError):
 
 
 class PeerDisagreementError(PeerError):
-    """A peer ended with a :class:`HandshakeError` and said so: to start again as it is would end the same way."""
+    """What only people can mend, such as jobs that differ or an unknown authority: as it is, a start ends alike."""
 
     exit_code = 2
 

@@ -23,6 +23,7 @@ _SAFE_ERRORS = (CertificateError, HandshakeError, OutputError, PeerError)
 _FINAL = ("saved", "finished", "done")
 """Events after which disconnected peers are not reported."""
 
+_WAITING_INTERVAL = 60.0  # seconds between two sentences about the same wait
 _LONGEST = 10_000  # characters of a sentence: what is quoted in it is shorter
 _REPORT_INTERVAL = 30.0  # seconds
 
@@ -38,7 +39,9 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"the clock of {event['peer']} is {abs(event['seconds'])} s {'ahead' if event['seconds'] > 0 else 'behind'}; "
         "set the clocks of both machines"
     ),
-    "waiting": lambda event: f"waiting for {', '.join(event['for'])}",
+    "waiting": lambda event: f"waiting for {_waiting(event)}",
+    "telling": lambda event: f"this party cannot begin; telling the others, for up to {event['seconds']:g} s",
+    "told": lambda event: f"{', '.join(event['peers'])} heard that this party cannot begin",
     "away": lambda event: f"{event['peer']} is disconnected: {event['reason']}",
     "attempt": lambda event: "all parties are connected",
     "agreed": lambda event: f"all parties agree on the job and on {event['rows']} rows" + _since(event["resume"]),
@@ -59,6 +62,22 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "done": lambda event: f"all parties have saved their shares of model {event['model']}",
 }
 """Sentences of events; other events are logged only."""
+
+
+def _waiting(event: Mapping[str, Any]) -> str:
+    """Return for whom, how long at most, why they are away, and what to check."""
+    left, away = event["left"], event["away"]
+    told = (
+        f"{', '.join(event['for'])}, {left / 60:.0f} min" if left >= 100 else f"{', '.join(event['for'])}, {left:.0f} s"
+    )
+    reasons = "; ".join(f"{peer}: {reason}" for peer, reason in away.items())
+    return f"{told} left" + (f" ({reasons}). {_CHECKS}" if reasons else "")
+
+
+_CHECKS = (
+    "Check that they have started the same command, with the same [network] address and run, and that firewalls let "
+    "them reach it"
+)
 
 
 def _by(event: Mapping[str, Any]) -> str:
@@ -86,6 +105,7 @@ class RunLog:
         self._began: float | None = None
         self._reported, self._first = 0.0, 0
         self._last, self._over = "", False
+        self._awaited: tuple[Any, float] = ((), 0.0)
         self._writer: StderrWriter | None = None
 
     def __enter__(self) -> Self:
@@ -125,8 +145,18 @@ class RunLog:
             sentence = _SENTENCES[event](details) if known else ""
             if self._writer is None or not (self._json or sentence) or (not self._json and sentence == self._last):
                 return
+            if event == "waiting" and not self._json and self._said_lately(details):
+                return
             self._last = sentence = quoted(sentence, _LONGEST)
             self._writer(line if self._json else sentence)
+
+    def _said_lately(self, waiting: Mapping[str, Any]) -> bool:
+        """Whether a sentence about this wait was printed within the last minute."""
+        now, about = time.monotonic(), (waiting["for"], waiting["away"])
+        if about == self._awaited[0] and now - self._awaited[1] < _WAITING_INTERVAL:
+            return True
+        self._awaited = (about, now)
+        return False
 
     def progress(self, what: str, done: int, total: int) -> None:
         """Show the progress of the training; see :data:`labelward.party.context.Progress`."""

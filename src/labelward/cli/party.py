@@ -17,6 +17,7 @@ from labelward.cli._run_log import RunLog
 from labelward.job.table_formats import PREDICTION_SUFFIXES
 
 if TYPE_CHECKING:
+    from labelward.federation.party_run import Join
     from labelward.job import Job
     from labelward.runs.party_record import PartyRecord
 
@@ -64,23 +65,26 @@ def party_command(
 ) -> None:
     """Take part in training or prediction as one party; run the same command again to resume after an interruption."""
     from labelward.cli.audit import insecure_settings
+    from labelward.federation.early_notice import EarlyNotice
     from labelward.job import load_job
     from labelward.runs.directory import PARTY_LOG
 
-    job = load_job(job_file)
     folder = out or job_file.with_name(f"{job_file.stem}-{name}")
-    if predictions is not None:
-        check_output_file(predictions, force=force, ending=PREDICTION_SUFFIXES)
-    reasons = insecure_settings(job) if rows is None else []
-    if reasons and not json_log:  # the first JSON line says so, too
-        typer.echo(f"INSECURE: {', '.join(reasons)}; do not use this setting between companies", err=True)
+    purpose: Literal["train", "predict"] = "train" if rows is None else "predict"
     with RunLog(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as log, _log_end(log), prefix_job_file(job_file):
-        if rows is not None:
-            _predict(job, name, folder, (rows, predictions), mode, log)
-            return
-        chosen = job.run.seeds[0] if seed is None else seed
-        repeated = tuple(repeat or ())
-        _train(job, name, folder, log, seed=chosen, variant=defense, repeat=repeated, force=force, restart=restart)
+        notice = EarlyNotice(job_file=job_file, party=name, purpose=purpose, folder=folder, log=log)
+        with notice.until_joined() as join:
+            job = load_job(job_file)
+            if predictions is not None:
+                check_output_file(predictions, force=force, ending=PREDICTION_SUFFIXES)
+            reasons = insecure_settings(job) if rows is None else []
+            if reasons and not json_log:  # the first JSON line says so, too
+                typer.echo(f"INSECURE: {', '.join(reasons)}; do not use this setting between companies", err=True)
+            if rows is not None:
+                _predict(job, name, folder, (rows, predictions), mode, log, join)
+                return
+            chosen, own = job.run.seeds[0] if seed is None else seed, tuple(repeat or ())
+            _train(job, name, folder, log, join, seed=chosen, variant=defense, repeat=own, force=force, restart=restart)
 
 
 def _predict(
@@ -90,13 +94,12 @@ def _predict(
     tables: tuple[Path, Path | None],
     mode: Literal["one-round", "levels"],
     log: RunLog,
+    join: Join,
 ) -> None:
     """Predict the rows of the first table; the active party writes the second one."""
-    from labelward.federation.connect import connect
     from labelward.federation.party_prediction import predict_as_party
 
     rows, out = tables
-    join = partial(connect, folder=folder)
     number = predict_as_party(job, name, folder, rows, out, join=join, log=log, mode=mode, warn=warn)
     typer.echo(f"predicted {pluralize(number, 'row')}" if out is None else f"wrote {out}")
 
@@ -106,6 +109,7 @@ def _train(
     name: str,
     folder: Path,
     log: RunLog,
+    join: Join,
     *,
     seed: int,
     variant: str | None,
@@ -115,7 +119,6 @@ def _train(
 ) -> None:
     """Take part in training and print the results."""
     from labelward.cli.audit import skip_without_dependency
-    from labelward.federation.connect import connect
     from labelward.federation.party_training import train_as_party
     from labelward.report.party_page import write_party_report
 
@@ -124,7 +127,7 @@ def _train(
         name,
         folder,
         seed=seed,
-        join=partial(connect, folder=folder),
+        join=join,
         variant=variant,
         repeat=repeat,
         force=force,

@@ -66,6 +66,9 @@ class Connection(Protocol):
     def fail(self, reason: str) -> None:
         """Notify all parties that the run has failed here, during an attempt or not."""
 
+    def announce(self, reason: str, patience: float) -> tuple[str, ...]:
+        """Tell each party that is there within ``patience`` seconds that this one cannot begin; return those."""
+
     def uninformed(self) -> tuple[str, ...]:
         """Return the parties that may not know yet that the run is finished; empty at a passive party."""
 

@@ -224,9 +224,13 @@ def _passive(job: Job, party: str, own: PartyTable, defended: Variant, private: 
 
 def _handshake(run: PartyRun, ctx: Context) -> Agreement:
     agreed = run.session.handshake(ctx)
-    told = {"rows": sum(agreed.rows), "resume": agreed.resume}
+    told: dict[str, Any] = {"rows": sum(agreed.rows), "resume": agreed.resume}
     sizes = {"columns": dict(agreed.columns), "classes": agreed.classes}
-    run.log("agreed", told | {name: size for name, size in sizes.items() if size})
+    told |= {name: size for name, size in sizes.items() if size}
+    if ctx.party == ctx.active:
+        run.log("agreed", told)
+    else:  # whether the row ids are the same, the active party finds out
+        ctx.when_heard(ctx.active, lambda: run.log("agreed", told))
     return agreed
 
 

@@ -3,7 +3,7 @@
 from labelward.job._validators import is_table_path, split_address
 from labelward.job.components import ComponentSpec, Variant
 from labelward.job.job import Job
-from labelward.job.parse import load_job, parse_job
+from labelward.job.parse import load_job, network_job, parse_job
 from labelward.job.sections import (
     DataSection,
     EncryptionSection,
@@ -32,6 +32,7 @@ __all__ = [
     "Variant",
     "is_table_path",
     "load_job",
+    "network_job",
     "parse_job",
     "split_address",
     "template",

@@ -57,6 +57,31 @@ def load_job(path: str | os.PathLike[str]) -> Job:
     return parse_job(text, str(file), base=file.resolve().parent)
 
 
+def network_job(path: str | os.PathLike[str]) -> Job | None:
+    """Return what a job file says of its parties and their network, whatever else is wrong in it; None: not even that.
+
+    It is enough to meet the other parties, and to tell them that this one cannot begin.
+    """
+    file = Path(path)
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        parties, known = dict(tables["parties"]), {each.name for each in fields(NetworkSection)}
+        active = _leading(parties)
+        roles = {name: {"role": "active" if name == active else "passive"} for name in parties}
+        network = {key: value for key, value in tables["network"].items() if key in known}
+        return _job({"parties": roles, "network": network}, file.resolve().parent)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, JobError):
+        return None
+
+
+def _leading(parties: Mapping[str, Any]) -> str:
+    """Return the active party of sections that were not checked."""
+    sections = {name: value for name, value in parties.items() if isinstance(value, Mapping)}
+    leading = [name for name, value in sections.items() if value.get("role") == "active"]
+    labeled = [name for name, value in sections.items() if value.get("label") and value.get("role") != "holder"]
+    return [*leading, *labeled, "active"][0]
+
+
 def parse_job(
     job: str | Mapping[str, Any], source: str = "job.toml", *, base: str | os.PathLike[str] | None = None
 ) -> Job:

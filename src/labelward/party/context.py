@@ -120,6 +120,7 @@ class Context:
         self._star = not any(topology.messages(one, other) for one in passive for other in passive if one != other)
         self._largest = 0
         self._left: set[str] = set()
+        self._once: dict[str, Callable[[], None]] = {}
         self._failed = False
 
     @property
@@ -235,6 +236,10 @@ class Context:
             self._extend(peer, frame, sent=False, ends=ends)
         self.transcript.append("linked", peer, self._first(peer), (number,), msgspec.msgpack.encode(exchange))
 
+    def when_heard(self, peer: str, then: Callable[[], None]) -> None:
+        """Call a function once, at the next message of a peer that is no greeting: it has accepted this party's."""
+        self._once[peer] = then
+
     @contextlib.contextmanager
     def blaming(self, peer: str, name: str, step: Step) -> Iterator[None]:
         """Convert errors over a peer's message to a :class:`PeerError` that names peer, message and step."""
@@ -340,10 +345,15 @@ class Context:
         self.transcript.append("received", sender, key[1], its_step, encode_fields(recorded), digest)
         if key[1] not in GREETING and not message.evidence:
             self._extend(sender, digest, sent=False, ends=message.ends)
+            self._once.pop(sender, _nothing)()
         awaited = sender == peer and key[1] in names and its_step == step
         weight = 0 if awaited else decoded_size(frame) + _MESSAGE
         self._waiting[key] = (message, weight)
         self._count_unawaited(sender, weight)
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 _PLAIN: dict[type[BaseException], str] = {

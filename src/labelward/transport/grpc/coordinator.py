@@ -41,6 +41,7 @@ from labelward.transport.grpc.session_handshake import INCARNATION
 
 _WAIT: Final = 1.0
 _LOG_INTERVAL: Final = 10.0  # seconds between two entries in the log about the same wait
+_PASS_ON: Final = 5.0  # seconds to wait for peers that have not heard why a run cannot begin
 _LINGER: Final = 30.0  # seconds to wait for peers to be told of the end where none of them is there
 
 
@@ -83,6 +84,24 @@ class _Coordinator:
             error = Failure("peer-failed", reason).at(self.node.endpoint.party)
             self.node.broadcast(to_record(b"", error))
 
+    def announce(self, reason: str, patience: float) -> tuple[str, ...]:
+        """Report to each peer that is there within ``patience`` seconds that this party cannot begin."""
+        record = to_record(b"", Failure("peer-failed", reason).at(self.node.endpoint.party))
+        return self._spread(record, tuple(self.peers.values()), patience)
+
+    def _spread(self, record: records.RunFailed, peers: tuple[Peer, ...], patience: float) -> tuple[str, ...]:
+        """Send a record to each peer, as soon as it is there; return those that were there in time."""
+        node, until, told = self.node, time.monotonic() + patience, list[str]()
+        with node.lock:
+            while len(told) < len(peers) and node.fatal is None and (left := until - time.monotonic()) > 0:
+                for peer in peers:
+                    if peer.name not in told and peer.confirmed and peer.session is not None:
+                        peer.session.push(records.note_record(record))
+                        told.append(peer.name)
+                if len(told) < len(peers):
+                    node.lock.wait(min(left, _WAIT))
+        return tuple(told)
+
     def uninformed(self) -> tuple[str, ...]:
         """Return the parties that have not acknowledged the end of the run, as the active party knows."""
         return ()
@@ -103,7 +122,10 @@ class _Coordinator:
             if peer.progress.failed is not None:
                 failed, peer.progress.failed = peer.progress.failed, None
                 told = from_record(peer.name, failed)
-                if self.tells:
+                if node.attempt is None and node.endpoint.listen is not None:  # without this party nobody hears more
+                    others = tuple(each for each in self.peers.values() if each is not peer)
+                    self._spread(failed, others, _PASS_ON)
+                elif self.tells:
                     node.broadcast(to_record(b"", told))
                 raise told
         for peer in missing:
@@ -128,7 +150,9 @@ class _Coordinator:
         self._waits = (names, now)
         fresh = 3 * self.node.endpoint.heartbeat
         away = {peer.name: self.node.reason(peer) for peer in missing if not peer.heard or now - peer.heard > fresh}
-        self.node.log("waiting", {"for": list(names), "away": away, "seconds": round(now - began, 1)})
+        left = self.node.endpoint.timeout - (now - min(max(began, peer.heard) for peer in missing))
+        told = {"for": list(names), "away": away, "seconds": round(now - began, 1), "left": round(max(0.0, left), 1)}
+        self.node.log("waiting", told)
 
 
 class ActiveCoordinator(_Coordinator):

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from labelward.errors import CertificateError
+from labelward.errors import CertificateError, Code
 from labelward.transport.grpc.endpoint import split_host_port
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class ListenerDiagnosis:
     """Result of one connection to a listener."""
 
     reason: str | None = None  # why no connection can be made; None: it can. What follows may be known all the same.
+    code: Code | None = None  # of a reason that lies in certificates, which does not pass by itself
     tls: str | None = None
     cipher: str | None = None  # the cipher that OpenSSL and the listener agreed on
     fingerprint: str | None = None  # SHA-256 of the listener's certificate
@@ -48,7 +49,7 @@ def diagnose_listener(
     try:
         verify_peer(credentials.chain, credentials.authority, credentials.party, use="client", where="own certificate")
     except CertificateError as error:
-        return ListenerDiagnosis(reason=str(error))
+        return ListenerDiagnosis(reason=str(error), code=error.code)
     host, port = split_host_port(address, "address")
     try:
         with socket.create_connection(via or (host, port), timeout) as plain:
@@ -90,13 +91,14 @@ def _handshake(
         if not session.first_byte():
             return ListenerDiagnosis(
                 reason=f"{listener!r} closed the connection when it saw the own certificate: it does not know the "
-                "authority of it, or its clock says that the certificate is not valid"
+                "authority of it, or its clock says that the certificate is not valid",
+                code="identity",
             )
         return ListenerDiagnosis(tls=tls, cipher=cipher, fingerprint=fingerprint(certificate))
     except CertificateError as error:
-        return ListenerDiagnosis(reason=str(error), tls=tls, cipher=cipher)
+        return ListenerDiagnosis(reason=str(error), code=error.code, tls=tls, cipher=cipher)
     except ssl.SSLError as error:
-        return ListenerDiagnosis(reason=_words(error, address, listener))
+        return _refused(error, address, listener)
     except TimeoutError:
         raise
     except OSError:
@@ -153,14 +155,21 @@ def presented_chain(secure: ssl.SSLObject) -> bytes:
     return ssl.DER_cert_to_PEM_cert(secure.getpeercert(binary_form=True) or b"").encode()
 
 
-def _words(error: ssl.SSLError, address: str, listener: str) -> str:
+def _refused(error: ssl.SSLError, address: str, listener: str) -> ListenerDiagnosis:
     reason, now = (error.reason or str(error)).lower().replace("_", " "), datetime.now(UTC)
     if "certificate expired" in reason:
-        return f"{listener!r} says that the own certificate has expired (its clock may be off; here it is {now:%c} UTC)"
+        clock = f"its clock may be off; here it is {now:%c} UTC"
+        told = f"{listener!r} says that the own certificate has expired ({clock})"
+        return ListenerDiagnosis(reason=told, code="expired")
     if "unknown ca" in reason:
-        return f"{listener!r} does not know the authority of the own certificate"
+        told = f"{listener!r} does not know the authority of the own certificate"
+        return ListenerDiagnosis(reason=told, code="identity")
     if "bad certificate" in reason or "certificate unknown" in reason or "certificate required" in reason:
-        return f"{listener!r} refuses the own certificate ({reason})"
+        return ListenerDiagnosis(reason=f"{listener!r} refuses the own certificate ({reason})", code="identity")
+    return ListenerDiagnosis(reason=_words(reason, address))
+
+
+def _words(reason: str, address: str) -> str:
     if "protocol version" in reason or "unsupported protocol" in reason:
         return f"{address} offers no TLS 1.3"
     if "eof" in reason:

@@ -34,6 +34,9 @@ _SEAT: Final = 30.0  # seconds
 RECONNECTIONS: Final = (30, 1)
 """How often one party may connect: at once, and per second in the long run."""
 
+_ELSEWHERE: Final = 2.0
+"""Seconds for which a party is in another run before that is final: it may be ending an earlier one."""
+
 _TOO_OFTEN: Final = "it connects too often"
 
 
@@ -126,11 +129,16 @@ def encode_registration(register: Registration) -> bytes:
 
 
 class ConnectionRefused(Exception):  # noqa: N818
-    """A connection is refused; ``final``: a further attempt would be refused as well."""
+    """A connection is refused.
 
-    def __init__(self, reason: str, *, final: bool = False) -> None:
+    Args:
+        final: a further attempt would be refused as well.
+        disagrees: the party is in another run, or speaks another version: people have to agree.
+    """
+
+    def __init__(self, reason: str, *, final: bool = False, disagrees: bool = False) -> None:
         super().__init__(reason)
-        self.final = final
+        self.final, self.disagrees = final, disagrees
 
 
 @dataclass(eq=False)
@@ -169,6 +177,8 @@ class Hub:
         left: called with the name of a party that was disconnected or refused, and the reason.
         disturbed: called with the name of a party, by certificate, that sends what no party sends or connects too
             often, and the reason.
+        disagreed: called with the name of a party that takes part in another run, or has another version, and the
+            reason; returns whether this ends the run, as it does where the listener awaits its first attempt.
     """
 
     def __init__(
@@ -182,10 +192,12 @@ class Hub:
         joined: Callable[[str], None] = lambda name: None,
         left: Callable[[str, str], None] = lambda name, reason: None,
         disturbed: Callable[[str, str], None] = lambda name, reason: None,
+        disagreed: Callable[[str, str], bool] = lambda name, reason: False,
     ) -> None:
         self.name, self.parties, self.run = name, parties, run
         self._log, self._deliver, self._joined, self._left = log, deliver, joined, left
-        self.disturbed, self._refusals = disturbed, RefusalLog(log)
+        self.disturbed, self._disagreed, self._refusals = disturbed, disagreed, RefusalLog(log)
+        self._elsewhere: dict[str, float] = {}  # since when a party asks for another run
         self._connecting: dict[str, Rate] = defaultdict(lambda: Rate(*RECONNECTIONS))
         self._lock = threading.Lock()
         self._members: dict[tuple[str, str], Member] = {}
@@ -210,10 +222,18 @@ class Hub:
             self.complain(party, fingerprint, address, str(error))
             if str(error) == _TOO_OFTEN:
                 self.disturbed(party, _TOO_OFTEN)
+            if error.disagrees and self._lasts(party, error):
+                error.final = self._disagreed(party, str(error)) or error.final
             raise
+        self._elsewhere.pop(party, None)
         self._log("connected", {"peer": party, "fingerprint": fingerprint, "address": address})
         self._joined(party)
         return member
+
+    def _lasts(self, party: str, error: ConnectionRefused) -> bool:
+        """Whether a party disagrees for long enough."""
+        now = time.monotonic()
+        return error.final or now - self._elsewhere.setdefault(party, now) >= _ELSEWHERE
 
     def complain(self, party: str, fingerprint: str, address: str, reason: str) -> None:
         """Log a refusal, at a bounded rate; an empty party: it showed no valid certificate."""
@@ -295,14 +315,15 @@ class Hub:
             raise ConnectionRefused("it says nothing that this version understands") from error
         if register.version != VERSION:
             versions = f"version {register.version} of the transport, {self.name!r} {VERSION}"
-            raise ConnectionRefused(f"it speaks {versions}: both need the same labelward", final=True)
+            raise ConnectionRefused(f"it speaks {versions}: both need the same labelward", final=True, disagrees=True)
         if register.party != party:
             raise ConnectionRefused(f"its certificate names {party!r}, and it says to be {quoted(register.party)!r}")
         if party not in self.parties or party == self.name:
             guests = ", ".join(repr(name) for name in self.parties if name != self.name)
             raise ConnectionRefused(f"{party!r} is no party that may connect; those are {guests}")
         if self.run is not None and register.run != self.run:
-            raise ConnectionRefused(f"it takes part in another run ({quoted(register.run)}; not {self.run})")
+            reason = f"it takes part in another run ({quoted(register.run)}; not {self.run})"
+            raise ConnectionRefused(reason, disagrees=True)
         if len(register.incarnation) != INCARNATION:
             raise ConnectionRefused("it does not say which process it is")
         return register

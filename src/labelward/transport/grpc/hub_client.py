@@ -1,18 +1,20 @@
 """Hub client: the connection of a party that does not listen, which is one stream to the hub, renewed when it breaks.
 
-Reconnection waits 0.1 to 5 seconds, doubled at each attempt, with a random half. Envelopes that are posted without a
-connection are dropped: sessions send again what was not acknowledged. A final refusal (a newer process of this party is
-connected) ends the part of this process.
+Reconnection waits 0.1 to 2 seconds, doubled at each attempt, with a random half. Envelopes that are posted without a
+connection are dropped: sessions send again what was not acknowledged. What ends the part of this process: a final
+refusal (a newer process of this party is connected, or the listener is in another run), and certificates that do not
+fit, unless a connection was established before; they may be exchanged during a run.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from labelward.errors import LONGEST_REASON, CertificateError, PeerError, quoted
+from labelward.errors import LONGEST_REASON, CertificateError, PeerDisagreementError, PeerError, quoted
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc.diagnose import ListenerDiagnosis, diagnose_listener
 from labelward.transport.grpc.endpoint import Endpoint, silence_limit
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from labelward.transport.grpc.node import Node
 
 _FIRST: Final = 0.1
-_LONGEST: Final = 5.0
+_LONGEST: Final = 2.0
+_UNFIT: Final = 1.0  # seconds for which certificates do not fit before that counts: a listener may be ending
 _CONNECT: Final = 10.0
 _DRAIN: Final = 2.0
 
@@ -44,6 +47,7 @@ class HubClient:
         self._closing = threading.Event()
         self._outbox: Outbox | None = None
         self._call: Any = None
+        self._was_up, self._unfit = False, math.inf
         self._heard, self._silence, self._silent = 0.0, silence_limit(node.endpoint.heartbeat), False
         self._grpc = load_grpc()
         self._thread = threading.Thread(target=self._run, daemon=True, name="labelward-link")
@@ -80,13 +84,13 @@ class HubClient:
     def _reconnect(self) -> None:
         pause = _FIRST
         while not self._closing.is_set():
-            reason = self._diagnose()
+            reason, end = self._diagnose()
             if reason is None:
-                was_up, reason, final = self._connect()
+                was_up, reason, end = self._connect()
                 pause = _FIRST if was_up else pause
-                if final:
-                    self._node.end(PeerError(self._endpoint.party, reason, code="peer-failed"))
-                    return
+            if end is not None:
+                self._node.end(end)
+                return
             if self._closing.is_set():
                 return
             self._node.log("disconnected", {"address": self._endpoint.address, "reason": reason})
@@ -94,16 +98,22 @@ class HubClient:
             self._closing.wait(random.uniform(pause / 2, pause))
             pause = min(2 * pause, _LONGEST)
 
-    def _diagnose(self) -> str | None:
-        """Return why no connection to the listener can be made; None if it can."""
-        own = self._node.credentials
-        found = diagnose_listener(self._endpoint.address, own, self._endpoint.listener, timeout=_CONNECT)
+    def _diagnose(self) -> tuple[str | None, PeerError | None]:
+        """Return why no connection to the listener can be made, None if it can, and the error if none ever will."""
+        own, listener = self._node.credentials, self._endpoint.listener
+        found, now = diagnose_listener(self._endpoint.address, own, listener, timeout=_CONNECT), time.monotonic()
         if found.reason is None:
             self.found = found
-        return found.reason
+        if found.reason is None or found.code is None:
+            self._unfit = math.inf
+            return found.reason, None
+        self._unfit = min(self._unfit, now)
+        if self._was_up or now - self._unfit < _UNFIT:
+            return found.reason, None
+        return found.reason, PeerDisagreementError(listener, found.reason, code=found.code)
 
-    def _connect(self) -> tuple[bool, str, bool]:
-        """Serve one connection to its end; return whether it was established, why it ended, whether that is final."""
+    def _connect(self) -> tuple[bool, str, PeerError | None]:
+        """Serve one connection to its end; return whether it was established, why it ended, the error if for good."""
         grpc, credentials, outbox = self._grpc, self._node.credentials, Outbox(2 * len(self._endpoint.parties) * WINDOW)
         secure = grpc.ssl_channel_credentials(credentials.authority, credentials.key, credentials.chain)
         settings = [
@@ -113,7 +123,8 @@ class HubClient:
             ("grpc.min_reconnect_backoff_ms", int(1000 * _CONNECT)),
             ("grpc.enable_http_proxy", 0),
         ]
-        up = final = self._silent = False
+        up = self._silent = False
+        end: PeerError | None = None
         with grpc.secure_channel(self._endpoint.address, secure, settings) as channel:
             exchange = channel.stream_stream(METHOD)
             call = self._call = exchange(iter(outbox), metadata=((REGISTER, self._register),))
@@ -126,37 +137,40 @@ class HubClient:
                         self._node.deliver(raw)
                 reason = "the listener has closed the connection"
             except grpc.RpcError as error:
-                reason, final = self._reason(error)
+                reason, end = self._reason(error)
             except CertificateError as error:
                 reason = str(error)
             finally:
                 self._outbox = None
                 outbox.close()
                 call.cancel()
-        return up, reason, final
+        return up, reason, end
 
     def _up(self, raw: bytes, outbox: Outbox) -> bool:
         if raw != self._welcome:
             raise CertificateError("the listener does not speak this protocol", code="foreign")
-        self._outbox = outbox
+        self._outbox, self._was_up = outbox, True
         if self._closing.is_set():
             outbox.close()
         self._node.log("connected", {"address": self._endpoint.address})
         self._node.on_connected()
         return True
 
-    def _reason(self, error: Any) -> tuple[str, bool]:
+    def _reason(self, error: Any) -> tuple[str, PeerError | None]:
         codes, code, details = self._grpc.StatusCode, error.code(), quoted(error.details() or "", LONGEST_REASON)
         if self._silent:
-            return f"nothing was heard from {self._endpoint.address} for {self._silence:g} s", False
+            return f"nothing was heard from {self._endpoint.address} for {self._silence:g} s", None
         if code is codes.PERMISSION_DENIED:
-            return details, True
+            return details, PeerError(self._endpoint.party, details, code="peer-failed")
+        if code is codes.INVALID_ARGUMENT:
+            reason = f"refused this party: {details}"
+            return details, PeerDisagreementError(self._endpoint.listener, reason, code="disagreement")
         if code is codes.FAILED_PRECONDITION:
-            return f"{self._endpoint.listener!r} refused this party: {details}", False
+            return f"{self._endpoint.listener!r} refused this party: {details}", None
         if code is codes.ABORTED:
-            return details, False
+            return details, None
         if code is codes.RESOURCE_EXHAUSTED:
-            return f"a message over the limit, or too many connections: {details}", False
+            return f"a message over the limit, or too many connections: {details}", None
         if code is codes.UNIMPLEMENTED:
-            return f"{self._endpoint.address} is not a labelward listener", False
-        return f"the connection to {self._endpoint.address} was lost", False
+            return f"{self._endpoint.address} is not a labelward listener", None
+        return f"the connection to {self._endpoint.address} was lost", None

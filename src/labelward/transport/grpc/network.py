@@ -118,6 +118,15 @@ class Network:
         """Report to all peers that the run has failed here, outside of an attempt."""
         self._side.fail(reason)
 
+    def announce(self, reason: str, patience: float) -> tuple[str, ...]:
+        """Tell each peer, as soon as it is there, that this party cannot begin; return those that were told.
+
+        Args:
+            reason: what they are told; without private values.
+            patience: seconds to wait for them.
+        """
+        return self._side.announce(reason, patience)
+
     def peers(self) -> dict[str, PeerInfo]:
         """Return connection and identity of each peer that has had a session."""
         from labelward.transport.certificates import fingerprint
@@ -167,6 +176,7 @@ class Network:
             joined=node.refresh,
             left=node.away,
             disturbed=node.disturbed,
+            disagreed=node.disagreed,
         )
         node.post = self._hub.post
         self._listener = Listener(self._hub, listen, lambda: node.credentials, endpoint.heartbeat)

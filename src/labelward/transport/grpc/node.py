@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from labelward.errors import LONGEST_REASON, CodecError, PeerError, quoted
+from labelward.errors import LONGEST_REASON, CodecError, PeerDisagreementError, PeerError, quoted
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc import session_records as records
 from labelward.transport.grpc.attempt import Attempt, memory_cost, to_record
@@ -285,6 +285,16 @@ class Node:
         if not peer.blamed:
             peer.blamed = True
             self._stop(PeerError(peer.name, reason, code="peer-message"), waits=True)
+
+    def disagreed(self, name: str, reason: str) -> bool:
+        """End the run because a party is in another one, unless an attempt has begun; return whether it ends."""
+        with self.lock:
+            if name not in self.peers or self.attempt is not None:
+                return False
+            error = PeerDisagreementError(name, reason, code="disagreement")
+            self.broadcast(to_record(b"", error))
+            self.end(error)
+            return True
 
     def disturbed(self, name: str, reason: str) -> None:
         """A party's connection to the hub of this process was closed or refused for what the party did."""

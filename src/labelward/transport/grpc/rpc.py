@@ -149,5 +149,7 @@ class Listener:
 
 
 def _end(context: Any, code: Any, reason: ConnectionRefused) -> None:
-    context.set_code(load_grpc().StatusCode.PERMISSION_DENIED if reason.final else code)
+    codes = load_grpc().StatusCode
+    final = codes.INVALID_ARGUMENT if reason.disagrees else codes.PERMISSION_DENIED
+    context.set_code(final if reason.final else code)
     context.set_details(str(reason))
