@@ -35,8 +35,8 @@ from labelward.he.lattice.row_data import (
     PACKED_SUMS,
     RowData,
     expand,
-    read_head,
     parse_row_data,
+    read_head,
     set_count,
 )
 from labelward.he.lattice.sealing import sum_bytes
