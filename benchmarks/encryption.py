@@ -33,7 +33,7 @@ from labelward.he.paillier import PaillierEngine
 from labelward.he.paillier.backends.base import BACKENDS, select_backend, unavailable_reason
 from labelward.he.paillier.column_merging import plan_merging, present_rows
 from labelward.he.paillier.int_bytes import read_ints, write_ints
-from labelward.he.paillier.row_store import RowStore
+from labelward.he.row_store import RowStore
 from labelward.rng import SecureRandom
 
 COLUMNS, BINS, RUNS = 11, 32, 5

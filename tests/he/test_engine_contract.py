@@ -64,6 +64,26 @@ class TestPaillierWithLibgmp(EngineContract):
         return PaillierEngine(workers=2, kernel="libgmp")
 
 
+class TestLattice(EngineContract):
+    """The real ring: it is fast enough."""
+
+    bits = 4096
+
+    @classmethod
+    def make(cls) -> Engine:
+        return engine("lattice")
+
+
+class TestSmallLattice(EngineContract):
+    """A ring that protects nothing, two threads, and rows that take several polynomials."""
+
+    bits, insecure = 512, True
+
+    @classmethod
+    def make(cls) -> Engine:
+        return engine("lattice", workers=2, parameters={"secrets": 3})
+
+
 def test_every_registered_engine_can_be_made() -> None:
     for name in ENGINES:
         made = engine(name)
@@ -86,10 +106,11 @@ def test_counts_of_a_known_case(name: str) -> None:
     key = made.generate(512, protection=SecureRandom(), insecure=True)
     public = made.public(key.public.material(), protection=SecureRandom(), insecure=True)
     fresh = key.encrypt(np.ones((4, 2), np.int64), Layout((1, 1), 4, 2)).block()
-    assert key.public.counts.encryptions == fresh.count == 4
+    parts = made.ciphertext_format(Layout((1, 1), 4, 2), 512).parts
+    assert key.public.counts.encryptions == fresh.count == 4 * parts
     groups = np.array([[0, 1], [0, -1], [2, 1], [0, 0]], dtype=np.int32)
     sums = public.rows(fresh).group_sums(groups, 3)
-    assert public.counts.additions == 3
+    assert public.counts.additions == 3 * parts
     assert key.decrypt(sums.rerandomize()).tolist() == [[[3, 3], [0, 0], [1, 1]], [[1, 1], [2, 2], [0, 0]]]
     assert public.counts.logical_sums == 12
 

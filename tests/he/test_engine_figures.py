@@ -24,23 +24,23 @@ class _Parameters(EngineParameters):
     noise: float = 3.2
 
 
-class LatticeEngine(PlainEngine):
+class KeylessEngine(PlainEngine):
     """A secure engine without key sizes, as far as this test can tell."""
 
-    name: ClassVar[str] = "lattice"
+    name: ClassVar[str] = "keyless"
     secure: ClassVar[bool] = True
     Parameters: ClassVar[type[EngineParameters]] = _Parameters
 
 
 @pytest.fixture
-def lattice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENGINES, "lattice", f"{__name__}:LatticeEngine")
+def keyless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENGINES, "keyless", f"{__name__}:KeylessEngine")
 
 
 def test_a_secure_engine_without_key_sizes_is_secure() -> None:
-    section = EncryptionSection(engine="lattice")
-    assert insecure_reasons(LatticeEngine(), section) == ()
-    assert LatticeEngine().key_bits(2048) == 0
+    section = EncryptionSection(engine="keyless")
+    assert insecure_reasons(KeylessEngine(), section) == ()
+    assert KeylessEngine().key_bits(2048) == 0
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_secure_engine_without_key_sizes_is_secure() -> None:
         (NullEngine(), 2048, ""),
         (PaillierEngine(kernel="gmpy2"), 512, "512-bit key"),
         (PaillierEngine(kernel="gmpy2"), 2048, ""),
-        (LatticeEngine(), 512, ""),
+        (KeylessEngine(), 512, ""),
     ],
 )
 def test_reasons_are_what_views_hold(made: Engine, bits: int, reason: str) -> None:
@@ -74,24 +74,24 @@ def test_the_work_of_sums() -> None:
     assert PlainEngine().additions(groups, 3) == (3, 3.0)
 
 
-def test_parameters_reach_the_engine(lattice: None) -> None:
-    assert engine("lattice", parameters={"ring": 2048}).parameters == _Parameters(ring=2048)
-    assert engine("lattice").parameters == _Parameters()
-    assert engine("lattice").describe()["parameters"] == {"ring": 4096, "noise": 3.2}
+def test_parameters_reach_the_engine(keyless: None) -> None:
+    assert engine("keyless", parameters={"ring": 2048}).parameters == _Parameters(ring=2048)
+    assert engine("keyless").parameters == _Parameters()
+    assert engine("keyless").describe()["parameters"] == {"ring": 4096, "noise": 3.2}
 
 
 @pytest.mark.parametrize(
     ("given", "code", "field", "value"),
     [
-        ({"rings": 2048}, "unknown", "[encryption.lattice]", "rings"),
-        ({"ring": 16}, "range", "[encryption.lattice] ring", 16),
-        ({"ring": "large"}, "type", "[encryption.lattice] ring", "large"),
-        ({"noise": True}, "type", "[encryption.lattice] noise", True),
+        ({"rings": 2048}, "unknown", "[encryption.keyless]", "rings"),
+        ({"ring": 16}, "range", "[encryption.keyless] ring", 16),
+        ({"ring": "large"}, "type", "[encryption.keyless] ring", "large"),
+        ({"noise": True}, "type", "[encryption.keyless] noise", True),
     ],
 )
-def test_wrong_parameters_are_refused(lattice: None, given: dict[str, Any], code: str, field: str, value: Any) -> None:
+def test_wrong_parameters_are_refused(keyless: None, given: dict[str, Any], code: str, field: str, value: Any) -> None:
     with refused(InputError, code, field=field, value=value):
-        engine("lattice", parameters=given)
+        engine("keyless", parameters=given)
 
 
 def test_an_engine_without_parameters_takes_none() -> None:
@@ -106,23 +106,23 @@ table = "breast_cancer"
 active = 0.5
 telco = 0.5
 [encryption]
-engine = "lattice"
-[encryption.lattice]
+engine = "keyless"
+[encryption.keyless]
 ring = 2048
 """
 
 
-def test_parameters_are_a_table_of_the_job(lattice: None) -> None:
+def test_parameters_are_a_table_of_the_job(keyless: None) -> None:
     from labelward.federation.components import with_defaults
 
     job = parse_job(JOB)
     assert job.encryption.engine_parameters == {"ring": 2048}
     assert parse_job(job.to_toml()) == job
-    assert job.shared()["encryption.lattice.ring"] == 2048
+    assert job.shared()["encryption.keyless.ring"] == 2048
     assert with_defaults(job).encryption.engine_parameters == {"ring": 2048, "noise": 3.2}
     assert not [key for key in parse_job(JOB.partition("[encryption]")[0]).shared() if key.count(".") > 1]
 
 
 def test_parameters_of_another_engine_are_refused() -> None:
-    with refused(InputError, "unknown", field="[encryption.lattice]", value="lattice"):
-        parse_job(JOB.replace('engine = "lattice"', ""))
+    with refused(InputError, "unknown", field="[encryption.keyless]", value="keyless"):
+        parse_job(JOB.replace('engine = "keyless"', ""))

@@ -19,7 +19,7 @@ from labelward.errors import InputError
 from labelward.he.paillier.backends.base import BACKENDS, VARIABLE, select_backend, unavailable_reason
 from labelward.he.paillier.column_merging import present_rows
 from labelward.he.paillier.int_bytes import byte_length, write_ints
-from labelward.he.paillier.row_store import RowStore
+from labelward.he.row_store import RowStore
 from refusals import refused
 
 needs_libgmp = pytest.mark.skipif(

@@ -23,7 +23,7 @@ from labelward.errors import EncryptionError, OutputError
 from labelward.he import CipherBlock, Layout, PublicMaterial, engine
 from labelward.he.paillier import PaillierEngine
 from labelward.he.paillier.backends.processes import ProcessBackend
-from labelward.he.paillier.row_store import RowStore
+from labelward.he.row_store import RowStore
 from labelward.rng import SecureRandom
 from refusals import refused
 

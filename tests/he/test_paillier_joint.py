@@ -17,7 +17,7 @@ from labelward.he.paillier.backends.base import select_backend as kernel_of
 from labelward.he.paillier.backends.ifma.work_lists import cut_lists
 from labelward.he.paillier.column_merging import joint_cells, plan_merging, present_rows
 from labelward.he.paillier.int_bytes import byte_length, write_ints
-from labelward.he.paillier.row_store import RowStore
+from labelward.he.row_store import RowStore
 from refusals import refused
 
 RUNNING = [name for name in BACKENDS if not unavailable_reason(name)]

@@ -24,9 +24,9 @@ from labelward.he.paillier.backends.processes import ProcessBackend
 from labelward.he.paillier.column_merging import present_rows
 from labelward.he.paillier.int_bytes import byte_length, write_ints
 from labelward.he.paillier.primes import generate_primes, subgroup_generator
-from labelward.he.paillier.row_store import RowStore
 from labelward.he.paillier.scheme import PublicEncryptor, public_bases, random_exponents
-from labelward.he.paillier.threads import run_in_threads
+from labelward.he.row_store import RowStore
+from labelward.he.threads import run_in_threads
 from labelward.rng import SecureRandom
 
 #: What runs where there is no IFMA.

@@ -14,7 +14,7 @@ from labelward.he import Layout, PrivateKey, engine
 from labelward.he.paillier import PaillierEngine
 from labelward.he.paillier.backends.base import BACKENDS, unavailable_reason
 from labelward.he.paillier.precomputed_zeros import ZeroPool
-from labelward.he.paillier.row_store import RowStore
+from labelward.he.row_store import RowStore
 from labelward.rng import SecureRandom
 from refusals import refused
 

@@ -75,9 +75,9 @@ def assert_as_joined(run: Run, setting: Setting) -> None:
     assert together.objective == run.active.share.objective
 
 
-def encrypted(setting: Setting, bits: int = 512) -> tuple[Run, Run]:
+def encrypted(setting: Setting, engine: str = "paillier", bits: int = 512) -> tuple[Run, Run]:
     """Run without encryption and with it."""
-    return setting.run(), setting.run(engine="paillier", bits=bits, insecure=bits < 2048)
+    return setting.run(), setting.run(engine=engine, bits=bits, insecure=bits < 2048)
 
 
 def assert_same(plain: Run, secret: Run) -> None:

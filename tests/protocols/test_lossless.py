@@ -41,6 +41,14 @@ def test_paillier_equals_plain_equals_joined_equals_the_reference(kind: str) -> 
     assert any(own.missing_left for own in used)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_lattice_engine_equals_plain(kind: str) -> None:
+    """The same setting, under the real ring: rows of one to many digits."""
+    targets, params = KINDS[kind]
+    plain, secret = encrypted(rich_setting(31, targets, **params), "lattice", 4096)
+    assert_same(plain, secret)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", [kind for kind, (_, params) in KINDS.items() if params.get("kind") != "forest"])
 def test_goss_under_encryption(kind: str, weighted: bool) -> None:
@@ -214,7 +222,7 @@ def test_paillier_equals_plain(candidates: str, parties: int) -> None:
     parts = make_parts(5, 70, dict.fromkeys(NAMES[:parties], 2))
     params = SecureBoost(trees=2, depth=3, bins=8, candidates=candidates, row_fraction=0.9)  # type: ignore[arg-type]
     setting = Setting(parts, make_labels(5, parts), params)
-    assert_same(*encrypted(setting, 512))
+    assert_same(*encrypted(setting, bits=512))
 
 
 def test_four_parties() -> None:
@@ -234,7 +242,7 @@ def test_many_classes_under_encryption() -> None:
     classes = tuple(map(str, range(11)))
     labels = make_targets(7, parts, "classes", len(classes))
     setting = Setting(parts, labels, SecureBoost(trees=1, depth=2, bins=4), classes=classes)
-    plain, secret = encrypted(setting, 512)
+    plain, secret = encrypted(setting, bits=512)
     assert_same(plain, secret)
     assert_as_reference(plain, setting)
 
@@ -243,4 +251,4 @@ def test_many_classes_under_encryption() -> None:
 @pytest.mark.parametrize("kind", ["binary", "classes"])
 def test_paillier_equals_plain_with_a_full_key(kind: str) -> None:
     setting = rich_setting(6, kind, rows=40, parties=2, trees=1)
-    assert_same(*encrypted(setting, 2048))
+    assert_same(*encrypted(setting, bits=2048))

@@ -46,7 +46,7 @@ def doctor_command(
             )
             for each in results
         ]
-        title = f"{name.capitalize()}, {bits} bits: µs of one core"
+        title = f"{name.capitalize()}, {results[0].bits or bits} bits: µs of one core"
         print_table(title, ("kernel", "runs", *operations, "why"), rows, words=1)
 
 

@@ -62,6 +62,7 @@ __all__ = [
 ENGINES: dict[str, str] = {
     "plain": "labelward.he.plain:PlainEngine",
     "paillier": "labelward.he.paillier:PaillierEngine",
+    "lattice": "labelward.he.lattice:LatticeEngine",
 }
 
 

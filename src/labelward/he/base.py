@@ -331,6 +331,8 @@ class EngineParameters(Parameters):
 class CiphertextFormat:
     """Size and number of the ciphertexts for one layout.
 
+    An engine whose ciphertexts share something in a block overrides :meth:`row_bytes` and :meth:`sum_bytes`.
+
     Attributes:
         size: bytes of a ciphertext.
         fits: for each ciphertext of a row, how many sums one ciphertext like it holds.
@@ -347,6 +349,14 @@ class CiphertextFormat:
     def sealed(self, sums: int) -> int:
         """Return the ciphertexts of a block of so many re-randomized sums."""
         return sum(-(-sums // fit) for fit in self.fits)
+
+    def row_bytes(self, rows: int) -> int:
+        """Return the bytes of a block of so many fresh rows."""
+        return rows * self.parts * self.size
+
+    def sum_bytes(self, sums: int) -> int:
+        """Return the bytes of a block of so many re-randomized sums."""
+        return self.sealed(sums) * self.size
 
 
 class Additions(NamedTuple):
@@ -374,6 +384,7 @@ class KernelBenchmark:
         why: why it cannot run, or why it is or is not chosen.
         microseconds: processor time of one core for one operation, by the operation's name; empty where the
             implementation does not run.
+        bits: size of the key, where it is not the one that was asked for; else 0.
     """
 
     kernel: str
@@ -381,6 +392,7 @@ class KernelBenchmark:
     chosen: bool = True
     why: str = ""
     microseconds: Mapping[str, float] = field(default_factory=dict)
+    bits: int = 0
 
 
 class Engine(ABC):
@@ -396,6 +408,8 @@ class Engine(ABC):
         Parameters: class of the engine's own parameters.
         skips_empty_sums: whether adding a sum without rows to another one is free.
         shares_keys: whether it makes keys of parts: :meth:`deal_key`, :meth:`key_part` and :meth:`PublicKey.select`.
+        sums_when_sealing: whether :meth:`EncryptedRows.group_sums` leaves most of its work to
+            :meth:`EncryptedSums.rerandomize`.
 
     Args:
         parameters: an instance of :attr:`Parameters`; None for the defaults.
@@ -410,6 +424,7 @@ class Engine(ABC):
     Parameters: ClassVar[type[EngineParameters]] = EngineParameters
     skips_empty_sums: ClassVar[bool] = False
     shares_keys: ClassVar[bool] = False
+    sums_when_sealing: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -479,6 +494,10 @@ class Engine(ABC):
         if (layout, bits) not in self._formats:
             self._formats[layout, bits] = self._measured_format(layout, bits)
         return self._formats[layout, bits]
+
+    def key_bytes(self, bits: int) -> int:
+        """Return the bytes of a public key as it travels."""
+        return max(16, bits // 8)
 
     def prepared_row_bytes(self, layout: Layout, bits: int) -> int:
         """Return the bytes of a row in memory where rows are summed; by default those of its ciphertexts."""

@@ -30,7 +30,9 @@ from labelward.job.table_formats import WrittenForm
 from labelward.parameters import Parameters, PositiveFloat, Text
 
 _MIB = 1 << 20
-_LEAST_SECURE_BITS = 2048
+_LEAST_BITS, _LEAST_SECURE_BITS = 256, 2048
+_DEFAULT_BITS = {"lattice": 4096}
+"""Sizes of keys by engine, where not the least secure one of a modulus."""
 
 Seconds = Annotated[PositiveFloat, Meta(le=30 * 86400)]
 
@@ -357,13 +359,20 @@ class EncryptionSection(Parameters):
     engine: Annotated[
         Text,
         Meta(
-            description="'paillier', or 'plain' (no encryption; needs insecure = true). 'none', which takes no other "
-            "key, is the default of models whose protocol encrypts nothing."
+            description="'paillier', 'lattice' (an option: less work, more assumptions), or 'plain' (no encryption; "
+            "needs insecure = true). 'none', which takes no other key, is the default of models whose protocol "
+            "encrypts nothing."
         ),
     ] = "paillier"
     bits: Annotated[
-        int, Meta(ge=256, le=16384, description="Length of the modulus in bits; below 2048 needs insecure = true.")
-    ] = 2048
+        int,
+        Meta(
+            ge=0,
+            le=16384,
+            description="Length of the modulus in bits, or degree of the lattice engine's ring; below 2048 "
+            "needs insecure = true. 0: the engine's default.",
+        ),
+    ] = 0
     insecure: Annotated[bool, Meta(description="Allow a run that protects nothing, for tests and studies.")] = False
     workers: Annotated[
         int, Meta(ge=0, le=1024, description="Processes for heavy arithmetic; 0: one for each core.")
@@ -386,10 +395,15 @@ class EncryptionSection(Parameters):
             object.__setattr__(self, "memory_limit", limit)
         own = {key: freeze(f"[encryption.{self.engine}] {key}", value) for key, value in self.engine_parameters.items()}
         object.__setattr__(self, "engine_parameters", FrozenDict(own))
+        if not self.bits:
+            object.__setattr__(self, "bits", _DEFAULT_BITS.get(self.engine, _LEAST_SECURE_BITS))
         if self.engine == "none":
+            defaults = {each.name: each.default for each in fields(self)} | {"bits": _LEAST_SECURE_BITS}
             for each in fields(self):
-                if each.name not in ("engine", "engine_parameters") and getattr(self, each.name) != each.default:
+                if each.name not in ("engine", "engine_parameters") and getattr(self, each.name) != defaults[each.name]:
                     raise self.error(each.name, "is not supported with engine 'none'; remove it")
+        if self.bits < _LEAST_BITS:
+            raise self.error("bits", f"must be at least {_LEAST_BITS}, or 0, not {self.bits}", code="range")
         if self.bits < _LEAST_SECURE_BITS and not self.insecure:
             reason = f"must be at least {_LEAST_SECURE_BITS}, not {self.bits}; a shorter key needs insecure = true"
             raise self.error("bits", reason, code="insecure")

@@ -49,6 +49,8 @@ class Limits:
     depth: int = 10
 
 
+KEYS = Limits(size=1 << 27)
+"""Messages with a public key, which takes some MB for the lattice engine."""
 ELEMENT = 100
 """Bytes of memory that an element may take."""
 SMALL = Limits()

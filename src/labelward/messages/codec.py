@@ -193,16 +193,17 @@ def _check_size(name: str, frame: bytes) -> None:
         raise CodecError(reason, code="range", value=len(frame))
 
 
+_LONG_KEY = 1 << 12  # bytes of a public key that a view does not keep
 Record = TypeVar("Record", bound="Message | Observation")
 
 
 def redacted(message: Record, *, bulk: bool = False) -> Record:
-    """Return the message as a view keeps it: each ciphertext block replaced by its digest.
+    """Return the message as a view keeps it: each ciphertext block replaced by its digest, and so a long public key.
 
     Args:
         bulk: whether the arrays that the message declares as ``bulk`` are replaced by theirs too.
     """
-    changes: dict[str, CipherDigest | Released[Array]] = {}
+    changes: dict[str, CipherDigest | PublicMaterial | Released[Array]] = {}
     if bulk and isinstance(message, Message):
         changes = {name: getattr(message, name).map(Array.digested) for name in message.bulk}
     for name in message.__struct_fields__:
@@ -211,6 +212,8 @@ def redacted(message: Record, *, bulk: bool = False) -> Record:
             digest = hashlib.sha256(block.data).digest()
             size = len(block.data)
             changes[name] = CipherDigest(block.engine, block.kind, block.shape, block.layout, block.count, size, digest)
+        elif isinstance(block, PublicMaterial) and len(block.data) > _LONG_KEY:
+            changes[name] = msgspec.structs.replace(block, data=hashlib.sha256(block.data).digest())
     return msgspec.structs.replace(message, **changes) if changes else message
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from labelward.he.base import PublicMaterial
-from labelward.messages.base import SMALL, Limits, Message, ModelId, RowMask, exempt
+from labelward.messages.base import KEYS, SMALL, Limits, Message, ModelId, RowMask, exempt
 
 
 class Hello(Message, frozen=True, omit_defaults=True):
@@ -116,7 +116,7 @@ class KeyOffer(Message, frozen=True):
     key: PublicMaterial
     model: ModelId
     volatile: ClassVar[tuple[str, ...]] = ("key", "model")
-    limits: ClassVar[Limits | None] = SMALL
+    limits: ClassVar[Limits | None] = KEYS
 
 
 class ExchangeDigest(Message, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from labelward.he.base import CipherBlock, PublicMaterial
 from labelward.messages.base import (
-    SMALL,
+    KEYS,
     Array,
     CipherDigest,
     Limits,
@@ -37,7 +37,7 @@ class PartyKeys(Message, frozen=True):
     sums: PublicMaterial | None
     masks: Annotated[bytes, exempt("a public key")]
     volatile: ClassVar[tuple[str, ...]] = ("model", "sums", "masks")
-    limits: ClassVar[Limits | None] = SMALL
+    limits: ClassVar[Limits | None] = KEYS
 
 
 class HeldRows(Message, frozen=True):

@@ -64,7 +64,7 @@ class PricingEngine(CountingEngine):
 
     def reset(self) -> None:
         """Begin to count anew."""
-        self.counts, self.unpacked = Counts(), Counts()
+        self.counts, self.unpacked, self._sum_bytes = Counts(), Counts(), 0
         self.layout: Layout | None = None
 
     def snapshot(self) -> tuple[Counts, Counts]:
@@ -81,7 +81,9 @@ class PricingEngine(CountingEngine):
 
     def decrypted(self, block: CipherBlock) -> None:
         """Count a block of sums that is decrypted."""
-        self.counts.decryptions += self._format(block.layout).sealed(block.count)
+        form = self._format(block.layout)
+        self.counts.decryptions += form.sealed(block.count)
+        self._sum_bytes += form.sum_bytes(block.count)
         self.unpacked.decryptions += block.count * block.layout.logical
 
     def wire_bytes(self, plain: int, ciphertexts: int) -> int:
@@ -95,8 +97,8 @@ class PricingEngine(CountingEngine):
             return plain
         form = self._format(self.layout)
         sums = self.unpacked.decryptions // max(1, self.layout.logical)
-        priced = (ciphertexts - sums) * form.parts + self.counts.decryptions
-        return plain - ciphertexts * 8 * len(self.layout.bounds) + priced * form.size
+        own = ciphertexts * 8 * len(self.layout.bounds)
+        return plain - own + form.row_bytes(ciphertexts - sums) + self._sum_bytes
 
     def _count(self, added: Additions, since: float) -> None:
         if self.layout is not None:  # parties that sum do so at the same time

@@ -290,13 +290,15 @@ class _Price:
         if layout not in self._formats:
             self._formats[layout] = self._engine.ciphertext_format(layout, self._bits)
         form = self._formats[layout]
-        count = plain.count * form.parts if plain.kind == "rows" else form.sealed(plain.count)
+        rows = plain.kind == "rows"
+        count = plain.count * form.parts if rows else form.sealed(plain.count)
+        size = form.row_bytes(plain.count) if rows else form.sum_bytes(plain.count)
         changed = {"engine": self._engine.name, "layout": layout, "count": count, "data": b""}
-        return msgspec.structs.replace(plain, **changed), count * form.size
+        return msgspec.structs.replace(plain, **changed), size
 
     def key(self) -> PublicMaterial:
         """Return a key of the engine's length."""
-        return PublicMaterial(self._engine.name, self._bits, bytes(max(16, self._bits // 8)))
+        return PublicMaterial(self._engine.name, self._bits, bytes(self._engine.key_bytes(self._bits)))
 
 
 class _Unrecorded(Transcript):

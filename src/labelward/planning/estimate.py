@@ -109,7 +109,7 @@ def _memory(name: str, shape: RunShape, limit: int | None) -> float:
     data, form = shape.data, shape.format
     rows, columns = data.rows, len(data.columns[name].names)
     total = _PROCESS + 8 * (rows + data.validation + data.test) * columns + rows * columns
-    block = min(rows, BLOCK_ROWS) * form.parts * form.size
+    block = form.row_bytes(min(rows, BLOCK_ROWS))
     if name == shape.active:
         return total + 2 * shape.table_bytes + 4 * block + 8 * rows * (2 * len(shape.layout.bounds) + 6)
     prepared = rows * shape.row_bytes

@@ -124,8 +124,14 @@ def _measure(engine: Engine, sample: OperationShape, bits: int, insecure: bool) 
     few = groups[:_FEW]
     sums, taken = _repeated(lambda: held.group_sums(groups, sample.bins))
     _, once = _repeated(lambda: held.group_sums(few, sample.bins))
+    if engine.sums_when_sealing:  # the same number of sums is sealed, so that the difference is that of the rows
+        taken += _repeated(sums.rerandomize)[1]
+        once += _repeated(held.group_sums(few, sample.bins).rerandomize)[1]
+        sums = held.group_sums(np.full_like(few, -1), sample.bins)
     efforts = [engine.additions(each, sample.bins).effort * parts for each in (few, groups)]
     each = (taken - once) / max(1.0, efforts[1] - efforts[0]) if taken > once else taken / max(1.0, efforts[1])
+    if engine.sums_when_sealing:
+        once -= _repeated(sums.rerandomize)[1]
     units |= {"add": each, "sum_message": max(0.0, once - efforts[0] * each)}
     return UnitCosts(
         engine=engine.name,

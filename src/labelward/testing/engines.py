@@ -242,7 +242,7 @@ class EngineContract:
         for key in (private, public):
             block = key.encrypt(values, layout).block()
             size = len(block.data) // block.count
-            assert len({block.data[i : i + size] for i in range(0, len(block.data), size)}) == block.count
+            assert len({block.data[i * size : (i + 1) * size] for i in range(block.count)}) == block.count
 
     def test_counts(self, engine: Engine, private: PrivateKey) -> None:
         """Each side counts what it did itself; bytes and ciphertexts are those of the blocks."""
@@ -278,11 +278,11 @@ class EngineContract:
         form = engine.ciphertext_format(layout, self.bits)
         fresh = private.encrypt(np.zeros((3, len(bounds)), np.int64), layout)
         assert fresh.block().count == 3 * form.parts
-        assert len(fresh.block().data) == 3 * form.parts * form.size
+        assert len(fresh.block().data) == form.row_bytes(3)
         sums = fresh.group_sums(np.zeros((3, 1), np.int32), 1)
         for count in (0, 1, 2, 3, 7):
             block = sums.take(np.zeros(count, np.int64)).rerandomize()
-            assert (block.count, len(block.data)) == (form.sealed(count), form.sealed(count) * form.size)
+            assert (block.count, len(block.data)) == (form.sealed(count), form.sum_bytes(count))
         assert engine.prepared_row_bytes(layout, self.bits) >= form.parts * form.size
 
     def test_the_work_of_sums_is_what_is_counted(self, engine: Engine, private: PrivateKey) -> None:

@@ -22,8 +22,8 @@ from labelward.he.paillier.backends.base import (
 from labelward.he.paillier.column_merging import present_rows
 from labelward.he.paillier.int_bytes import write_ints
 from labelward.he.paillier.primes import Prime, generate_primes, subgroup_generator
-from labelward.he.paillier.row_store import RowStore
 from labelward.he.paillier.scheme import PublicEncryptor, public_bases, random_exponents
+from labelward.he.row_store import RowStore
 from labelward.rng import SecureRandom
 
 Result = TypeVar("Result")

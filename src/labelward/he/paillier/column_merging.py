@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
 from labelward.he.base import Groups
-from labelward.he.paillier.threads import run_in_threads, worthwhile_threads
+from labelward.he.threads import run_in_threads, worthwhile_threads
 
 Sets = tuple[tuple[int, ...], ...]
 

@@ -28,7 +28,7 @@ from labelward.he.paillier.key_parts import PaillierKeyPart, divide_exponent
 from labelward.he.paillier.keys import NAME, PaillierPrivateKey, PaillierPublicKey, Resources
 from labelward.he.paillier.packing import Packing
 from labelward.he.paillier.primes import generate_primes
-from labelward.he.paillier.row_store import RowStore
+from labelward.he.row_store import RowStore
 from labelward.rng import SecureRandom
 
 _LEAST, _MOST = 256, 7680  # the most that sums of table entries have room for

@@ -33,8 +33,8 @@ from labelward.he.paillier.backends.base import Allocator, Backend, PreparedRows
 from labelward.he.paillier.backends.gmpy2 import backend
 from labelward.he.paillier.column_merging import PresentRows
 from labelward.he.paillier.int_bytes import byte_length, write_ints
-from labelward.he.paillier.row_store import RowStore
 from labelward.he.paillier.scheme import multiply_sums
+from labelward.he.row_store import RowStore
 
 _PROGRAM = "from labelward.he.paillier.backends.processes import serve; serve()"
 _COLUMNS = 10  # products of each row, about

@@ -14,7 +14,7 @@ from labelward.he.paillier.backends.gmp import loops
 from labelward.he.paillier.backends.gmp.digits import CellModulus, Limbs, scratch_for
 from labelward.he.paillier.backends.gmp.load import mpn_functions
 from labelward.he.paillier.fixed_base import digit_width, split_digits
-from labelward.he.paillier.threads import run_in_threads
+from labelward.he.threads import run_in_threads
 
 _BLOCK = 512  # rows that share an inversion, and whose cells stay in the second-level cache
 _MEMORY = 48 << 20  # bytes of one base's tables

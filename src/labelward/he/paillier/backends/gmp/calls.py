@@ -13,7 +13,7 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
-from labelward.he.paillier.backends.llvm import intrinsic_of, prefetch
+from labelward.he.llvm import intrinsic_of, prefetch
 
 _WORD = ir.IntType(64)
 

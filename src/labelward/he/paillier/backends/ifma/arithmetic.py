@@ -16,7 +16,7 @@ from labelward.he.paillier.backends.ifma import loops, sums
 from labelward.he.paillier.backends.ifma.limbs import Limbs, OddModulus, pack_rows, unpack_rows
 from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, LEAST, LIMB_BITS
 from labelward.he.paillier.fixed_base import digit_width
-from labelward.he.paillier.threads import run_in_threads
+from labelward.he.threads import run_in_threads
 
 _BLOCK = 1024  # rows that share an inversion, and whose intermediate results stay in the second-level cache
 _MEMORY = 80 << 20  # bytes of one base's tables

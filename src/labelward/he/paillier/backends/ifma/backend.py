@@ -36,7 +36,7 @@ from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, LIMB_BITS
 from labelward.he.paillier.backends.ifma.rows import IfmaRows, RowsKey
 from labelward.he.paillier.int_bytes import byte_length, read_ints, to_offset, write_ints
 from labelward.he.paillier.scheme import PublicEncryptor, plaintexts_of
-from labelward.he.paillier.threads import fill_in_threads, run_in_threads
+from labelward.he.threads import fill_in_threads, run_in_threads
 
 _FEATURES = ("avx512f", "avx512ifma")
 _FEW = 3  # ciphertexts that gmpy2 decrypts faster than eight lanes do

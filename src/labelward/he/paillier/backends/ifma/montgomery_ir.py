@@ -21,7 +21,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 
-from labelward.he.paillier.backends.llvm import insert, intrinsic_of, prefetch
+from labelward.he.llvm import insert, intrinsic_of, prefetch
 
 LANES, LIMB_BITS, LINE = 8, 52, 64
 #: The fewest limbs that a number may have here.

@@ -27,7 +27,7 @@ from labelward.he.paillier.backends.ifma.sums import DIGIT, SplitFactors
 from labelward.he.paillier.backends.ifma.work_lists import Int32s, JointCells, ListParts, cell_batches, cut_lists
 from labelward.he.paillier.column_merging import PresentRows
 from labelward.he.paillier.int_bytes import byte_length
-from labelward.he.paillier.threads import run_in_threads
+from labelward.he.threads import run_in_threads
 
 _FEW = 1024  # rows that are not worth a second thread
 _PARTS = 4  # of each lane at least, so that those that end before others wait a small part of the time

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from labelward.he.paillier.backends.ifma.montgomery_ir import LANES
 from labelward.he.paillier.column_merging import PresentRows, fits_in_array, joint_cells
 from labelward.he.paillier.column_merging_loops import count_joint
-from labelward.he.paillier.threads import run_in_threads, worthwhile_threads
+from labelward.he.threads import run_in_threads, worthwhile_threads
 from labelward.jit import compiled as jit
 
 Integers = NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""What the compiled backends share of LLVM's language, so that either can be deleted without the other."""
+"""What compiled code shares of LLVM's language, so that any of its users can be deleted without the others."""
 
 from __future__ import annotations
 

@@ -1,0 +1,176 @@
+"""Encrypted rows and their sums, by ring-LWE.
+
+*Rows.* Each block of up to n rows has one uniform polynomial a for a set of S digits; b_k = a·s_k + e_k, and row r
+keeps the scalars [X^r·b_k]_0 + digit·step·q1. *Sums* are lazy: the scalars are added at once, but the polynomials, of
+which each sum would take 16 n bytes, only by :meth:`LatticeSums.rerandomize`, a few sums at a time.
+
+Data of rows: a byte for the format, one for the form, then for each block and set 16 bytes of seed (or, of rows that
+were encrypted with the public key, the polynomial), then all scalars. Data of sums: for each set and each
+:data:`~labelward.he.lattice.digits.PACKED` sums one polynomial modulo q0, then all scalars modulo q0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import EncryptionError
+from labelward.he._validate import check_block_fits, check_groups, check_positions
+from labelward.he.base import CipherBlock, EncryptedRows, EncryptedSums, Groups, Integers, Layout
+from labelward.he.lattice import loops
+from labelward.he.lattice.digits import Digits, digits_of
+from labelward.he.lattice.ring import Int64s, Reals
+from labelward.he.lattice.row_data import RowData, parse_row_data
+from labelward.he.lattice.sealing import seal
+
+if TYPE_CHECKING:
+    from labelward.he.lattice.keys import LatticePublicKey
+
+
+class Segment(NamedTuple):
+    """Polynomials of consecutive blocks of rows.
+
+    Attributes:
+        bounds: int64 [blocks + 1]: the first row of each block, and the end.
+        a: [blocks, sets, 2, n], as values.
+        shifted: int64 [blocks, sets, 2, 2·n] (:func:`~labelward.he.lattice.loops.doubled`).
+    """
+
+    bounds: Int64s
+    a: Reals
+    shifted: Int64s
+
+
+class RowTerm(NamedTuple):
+    """Rows of each cell of some sums.
+
+    Attributes:
+        segments: where their polynomials are.
+        order: int32: rows, those of a cell one after the other and ascending.
+        lists: int64 [cells, 2]: where those of a cell begin and end.
+    """
+
+    segments: tuple[Segment, ...]
+    order: NDArray[np.int32]
+    lists: Int64s
+
+
+class LatticeRows(EncryptedRows):
+    """Rows of ``n`` times K digits.
+
+    Args:
+        fresh: rows that this party encrypted; None for rows to come from a peer.
+    """
+
+    def __init__(self, key: LatticePublicKey, layout: Layout, n: int, fresh: RowData | None = None) -> None:
+        self.n, self.layout, self.have = n, layout, 0 if fresh is None else n
+        self._key, self._fresh = key, fresh
+        self._digits = digits_of(layout, key.bits)
+        self._segments: list[Segment] = []
+        self._words: Int64s | None = None
+
+    def add(self, block: CipherBlock) -> None:
+        """Append rows, and expand their polynomials."""
+        self._key.check(block, ("rows",))
+        check_block_fits(block, self.layout, self.n - self.have)
+        data = parse_row_data(block.data, block.shape[0], self._key.bits, self._key.elements.secrets, self._digits)
+        self._prepare(data, self.have)
+        self.have += block.shape[0]
+
+    def block(self) -> CipherBlock:
+        """Return fresh rows as they travel."""
+        if self._fresh is None:
+            raise EncryptionError("rows that a peer encrypted do not travel again", code="not-sendable")
+        return self._key.block("rows", (self.n,), self.layout, self.n * self._digits.total, self._fresh.encode())
+
+    def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
+        """Sum the scalars by group, and note which rows each sum has."""
+        checked = check_groups(groups, start, self.have, n_groups)
+        if self._fresh is not None and not self._segments and self.n:
+            self._prepare(self._fresh, 0)
+        columns, k = checked.shape[1], self._digits.total
+        words = np.zeros((columns, n_groups, k, 2), dtype=np.int64)
+        filled = np.zeros((columns, n_groups), dtype=np.uint8)
+        own = self._rows()[start : start + len(checked)]
+        present = loops.add_scalars(own, checked, words, filled)
+        if present < 0:
+            raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1", code="range")
+        order = np.empty(present, dtype=np.int32)
+        lists = np.zeros((columns * n_groups, 2), dtype=np.int64)
+        loops.list_by_cell(checked, n_groups, start, order, lists)
+        self._key.counts.additions += (present - int(np.count_nonzero(filled))) * k
+        terms = (RowTerm(tuple(self._segments), order, lists),) if present else ()
+        shape = (columns, n_groups)
+        return LatticeSums(self._key, self.layout, shape, words.reshape(columns * n_groups, k, 2), terms)
+
+    def _rows(self) -> Int64s:
+        """Return the scalars int64 [n, k, 2]; room is made for them when the first come."""
+        if self._words is None:
+            shape = (self.n, self._digits.total, 2)
+            self._words = self._key.allocate(shape).view(np.int64)
+        return self._words
+
+    def _prepare(self, data: RowData, first: int) -> None:
+        rows = data.rows
+        if not rows:
+            return
+        self._rows()[first : first + rows] = data.words
+        n, a = self._key.bits, data.polynomials(self._key.bits)
+        blocks, sets = a.shape[:2]
+        held = self._key.allocate((blocks, sets, 2, n)).view(np.float64)
+        held[:] = a
+        plain = np.empty_like(a)
+        loops.to_coefficients(self._key.elements.ring, a, plain)
+        shifted = self._key.allocate((blocks, sets, 2, 2 * n)).view(np.int64)
+        loops.doubled(plain, shifted)
+        bounds = np.minimum(np.arange(blocks + 1, dtype=np.int64) * n, rows) + first
+        self._segments.append(Segment(bounds, held, shifted))
+
+
+class LatticeSums(EncryptedSums):
+    """Sums that are not yet sealed.
+
+    Args:
+        words: int64 [cells, k, 2]: the sums of the scalars.
+        terms: which rows they hold.
+    """
+
+    def __init__(
+        self,
+        key: LatticePublicKey,
+        layout: Layout,
+        shape: tuple[int, int],
+        words: Int64s,
+        terms: tuple[RowTerm, ...],
+    ) -> None:
+        self.shape, self.layout = shape, layout
+        self.words, self.terms = words, terms
+        self._key = key
+
+    @property
+    def digits(self) -> Digits:
+        """Encoding of the numbers."""
+        return digits_of(self.layout, self._key.bits)
+
+    def __add__(self, other: EncryptedSums) -> EncryptedSums:
+        self._key.check_sum(self, other)
+        assert isinstance(other, LatticeSums)
+        words = self.words + other.words
+        loops.settle(words)
+        self._key.counts.additions += len(words) * self.digits.total
+        return LatticeSums(self._key, self.layout, self.shape, words, self.terms + other.terms)
+
+    def take(self, cells: Integers) -> EncryptedSums:
+        """Return the sums at flat positions."""
+        chosen = check_positions(cells, self.shape[0] * self.shape[1])
+        terms = tuple(term._replace(lists=term.lists[chosen]) for term in self.terms)
+        return LatticeSums(self._key, self.layout, (1, len(chosen)), self.words[chosen], terms)
+
+    def rerandomize(self) -> CipherBlock:
+        """Add up the polynomials, mask and flood each sum, divide by q1, and pack."""
+        key, cells = self._key, self.shape[0] * self.shape[1]
+        data = seal(key.elements, self.digits, self.words, self.terms, key.protection, key.workers)
+        key.counts.logical_sums += cells * self.layout.logical
+        return key.block("sums", self.shape, self.layout, cells * self.digits.total, data)

@@ -1,0 +1,142 @@
+"""Random polynomials from streams of AES-256 in counter mode.
+
+Two kinds of stream that are never mixed: a *public* one, whose seed travels, gives the uniform polynomials of rows and
+keys; *secret* ones, each with a fresh key from :class:`~labelward.rng.SecureRandom`, give secrets, errors and masks.
+
+Uniform residues are drawn by rejection: 49 bits, again where they are not below the prime. Errors are the difference
+of two sums of 21 fair bits. Secrets and masks are uniform in -1, 0, 1: two bits, again where both are set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from labelward.he.lattice.ring import ERROR_BITS, PRIMES, WORD_BITS, Bytes, Int64s, Reals
+from labelward.jit import jit
+from labelward.rng import SecureRandom
+
+SEED_BYTES = 16
+_KEY_BYTES = 32
+_ZEROS = memoryview(bytes(1 << 16))
+_SPARE = 64  # words beyond those that are wanted; a rejection has a probability of less than 2^-30
+
+
+class Stream:
+    """Bytes of AES-256 in counter mode under a key that is used once."""
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+    @classmethod
+    def secret(cls, protection: SecureRandom) -> Stream:
+        """Return a new secret stream."""
+        return cls(protection.bytes(_KEY_BYTES))
+
+    @classmethod
+    def public(cls, seed: bytes, purpose: bytes) -> Stream:
+        """Return the stream that a seed fixes; seeds and purposes give independent ones."""
+        return cls(hashlib.sha256(b"labelward lattice public " + purpose + b"\0" + seed).digest())
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return so many words of 64 bits."""
+        found = np.empty(count, dtype="<u8")
+        target: Any = found.view(np.uint8)
+        for start in range(0, 8 * count, len(_ZEROS)):
+            size = min(len(_ZEROS), 8 * count - start)
+            self._cipher.update_into(_ZEROS[:size], target[start : start + size])
+        return found
+
+    def uniform(self, polynomials: int, n: int) -> Reals:
+        """Return balanced uniform residues [polynomials, 2, n], modulo q0 and q1."""
+        out = np.empty((polynomials, 2, n), dtype=np.float64)
+        for each in out:
+            words = self.words(2 * n + _SPARE)
+            while _uniform(words, np.array(PRIMES, dtype=np.int64), each) < 0:
+                words = np.concatenate([words, self.words(_SPARE)])
+        return out
+
+    def errors(self, shape: tuple[int, ...]) -> Int64s:
+        """Return independent errors."""
+        out = np.empty(shape, dtype=np.int64)
+        _errors(self.words(out.size), out.reshape(-1))
+        return out
+
+    def ternary(self, count: int, n: int) -> tuple[Int64s, Bytes]:
+        """Return coefficients [count, n] uniform in -1, 0, 1, and the bits [count, 2, n/8] of those that are 1, -1."""
+        out, bits = np.empty((count, n), dtype=np.int64), np.empty((count, 2, n // 8), dtype=np.uint8)
+        words = self.words(-(-count * n // 32) * 2)
+        while _ternary(words, out, bits) < 0:
+            words = np.concatenate([words, self.words(len(words))])
+        return out, bits
+
+    def flood(self, bits: int, count: int) -> Int64s:
+        """Return integers uniform in [-2^(bits-1), 2^(bits-1)), each from 64 bits of its own."""
+        return (self.words(count) >> np.uint64(64 - bits)).astype(np.int64) - (1 << (bits - 1))
+
+
+@jit
+def _uniform(words: NDArray[np.uint64], primes: Int64s, out: Reals) -> int:
+    mask, at = np.uint64((1 << WORD_BITS) - 1), 0
+    for prime in range(2):
+        q = primes[prime]
+        for i in range(out.shape[1]):
+            while True:
+                if at == len(words):
+                    return -1
+                value = np.int64(words[at] & mask)
+                at += 1
+                if value < q:
+                    break
+            out[prime, i] = np.float64(value - q if value > q // 2 else value)
+    return at
+
+
+@jit
+def _bit_count(word: np.uint64) -> np.int64:
+    w = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    w = (w & np.uint64(0x3333333333333333)) + ((w >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    w = (w + (w >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((w * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@jit
+def _errors(words: NDArray[np.uint64], out: Int64s) -> None:
+    mask = np.uint64((1 << ERROR_BITS) - 1)
+    for i in range(len(out)):
+        plus, minus = words[i] & mask, words[i] >> np.uint64(ERROR_BITS) & mask
+        out[i] = _bit_count(plus) - _bit_count(minus)
+
+
+@jit
+def _ternary(words: NDArray[np.uint64], out: Int64s, bits: Bytes) -> int:
+    """Return how many words were used, or -1 where they were too few."""
+    count, n = out.shape
+    flat, at, need = np.empty(count * n + 32, np.int8), 0, count * n
+    used = 0
+    while at < need:
+        if used == len(words):
+            return -1
+        word = words[used]
+        used += 1
+        for _ in range(32):  # written in any case, and kept unless both bits are set
+            value = np.int8(word & np.uint64(3))
+            flat[at] = value - 1
+            at += value != 3
+            word >>= np.uint64(2)
+    eighth = n // 8
+    for i in range(count):
+        for j in range(n):
+            out[i, j] = flat[i * n + j]
+        for place in range(eighth):
+            plus, minus = 0, 0
+            for lane in range(8):
+                value = flat[i * n + lane * eighth + place]
+                plus |= (value == 1) << lane
+                minus |= (value == -1) << lane
+            bits[i, 0, place], bits[i, 1, place] = np.uint8(plus), np.uint8(minus)
+    return used

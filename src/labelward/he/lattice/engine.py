@@ -1,0 +1,168 @@
+"""The lattice engine: encrypted grouped sums by ring-LWE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from labelward.errors import EncryptionError
+from labelward.he._validate import check_material
+from labelward.he.base import (
+    Additions,
+    CiphertextFormat,
+    Engine,
+    EngineParameters,
+    Groups,
+    KernelBenchmark,
+    Layout,
+    PrivateKey,
+    PublicKey,
+    PublicMaterial,
+)
+from labelward.he.lattice.digits import PACKED, Digits, digits_of
+from labelward.he.lattice.kernel import kernel_name
+from labelward.he.lattice.key_material import MASKS, draw_keys, material_size, open_keys
+from labelward.he.lattice.keys import NAME, LatticePrivateKey, LatticePublicKey, LatticeResources
+from labelward.he.lattice.loops import DENSE
+from labelward.he.lattice.ring import SECURE_DEGREE, SMALL_DEGREE
+from labelward.he.lattice.row_data import seeded_row_bytes, set_count
+from labelward.he.lattice.sealing import sum_bytes
+from labelward.he.row_store import RowStore
+from labelward.rng import SecureRandom
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatticeParameters(EngineParameters):
+    """Parameters of the engine."""
+
+    secrets: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=64,
+            description="Digits of a row that share a random polynomial. Five are a gradient, a hessian and a count; "
+            "each takes 1.8 MB of the public key. Rows of more digits take several polynomials.",
+        ),
+    ] = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatticeFormat(CiphertextFormat):
+    """Sizes of blocks: what the rows of a polynomial and 32 sums share comes in addition to 98 and 49 bits a digit."""
+
+    n: int
+    secrets: int
+    digits: Digits
+
+    def row_bytes(self, rows: int) -> int:
+        """Return the bytes of a block of seeded rows."""
+        return seeded_row_bytes(rows, self.n, self.secrets, self.digits)
+
+    def sum_bytes(self, sums: int) -> int:
+        """Return the bytes of a block of packed sums."""
+        return sum_bytes(sums, self.n, self.secrets, self.digits)
+
+
+class LatticeEngine(Engine):
+    """Ring-LWE of degree 4096: ``docs/explanation-lattice-security.md`` has assumptions and limits."""
+
+    name: ClassVar[str] = NAME
+    secure: ClassVar[bool] = True
+    bits_offered: ClassVar[tuple[int, ...]] = (SECURE_DEGREE,)
+    Parameters: ClassVar[type[EngineParameters]] = LatticeParameters
+    sums_when_sealing: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        parameters: EngineParameters | None = None,
+        workers: int = 1,
+        background: bool = False,
+        memory_limit: int | None = None,
+    ) -> None:
+        super().__init__(parameters=parameters, workers=workers, background=background, memory_limit=memory_limit)
+        self._resources = LatticeResources(RowStore(memory_limit).allocate, workers)
+
+    def generate(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
+        """Make a key of ring degree ``bits``: 4096, or 512 if ``insecure``."""
+        self._check_degree(bits, insecure)
+        secrets, elements = draw_keys(bits, self.parameters.secrets, protection)
+        return LatticePrivateKey(secrets, elements, protection, self._resources)
+
+    def public(self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False) -> PublicKey:
+        """Open a peer's public elements."""
+        check_material(material, NAME)
+        self._check_degree(material.bits, insecure)
+        elements = open_keys(material.bits, self.parameters.secrets, material.data)
+        return LatticePublicKey(elements, protection, self._resources)
+
+    def security_level(self, bits: int) -> int:
+        """Return 128 at degree 4096 (Homomorphic Encryption Standard, 2018, table 1), else 0."""
+        return 128 if bits == SECURE_DEGREE else 0
+
+    def insecure_reason(self, bits: int) -> str:
+        """Return which degree protects nothing."""
+        return f"ring of degree {bits}" if bits < SECURE_DEGREE else ""
+
+    # -- figures -----------------------------------------------------------------------------------------------------
+
+    def ciphertext_format(self, layout: Layout, bits: int) -> CiphertextFormat:
+        """Return a ciphertext for each digit of a row and of a sum."""
+        digits = digits_of(layout, bits)
+        return LatticeFormat(size=13, fits=(1,) * digits.total, n=bits, secrets=self.parameters.secrets, digits=digits)
+
+    def key_bytes(self, bits: int) -> int:
+        """Return the bytes of seeds, public elements and packing keys."""
+        return material_size(bits, self.parameters.secrets)
+
+    def prepared_row_bytes(self, layout: Layout, bits: int) -> int:
+        """Return 16 bytes for each digit, and 48 for the polynomial, which is kept as values and doubled."""
+        digits = digits_of(layout, bits)
+        return 16 * digits.total + 48 * set_count(digits, self.parameters.secrets)
+
+    def table_bytes(self, bits: int) -> int:
+        """Return the bytes of the public elements as doubles."""
+        return 16 * bits * int(PACKED * (1 + self.parameters.secrets) + MASKS * (1 + 2 * self.parameters.secrets))
+
+    def additions(self, groups: Groups, n_groups: int) -> Additions:
+        """Return one addition for each further row; of a cell's rows in one block 13 at most count as effort.
+
+        From there on (:data:`~labelward.he.lattice.loops.DENSE`) they are transformed together.
+        """
+        number = super().additions(groups, n_groups).number
+        block = (np.arange(len(groups)) // SECURE_DEGREE) * (n_groups + 1)
+        effort = 0
+        for column in range(groups.shape[1]):
+            rows = np.bincount(block + groups[:, column] + 1)
+            rows[:: n_groups + 1] = 0
+            effort += int(np.minimum(rows, DENSE).sum())
+        return Additions(number, float(effort))
+
+    def calibration_rows(self, bits: int) -> int:
+        """Return as many as fill four polynomials."""
+        return 4 * SECURE_DEGREE
+
+    def benchmark(self, bits: int) -> list[KernelBenchmark]:
+        """Measure the code that LLVM makes for this processor, at degree 4096."""
+        from labelward.he.lattice.benchmark import benchmark_lattice
+
+        return benchmark_lattice(self)
+
+    def describe(self) -> dict[str, Any]:
+        """Return name, workers, parameters and kernel."""
+        return super().describe() | {"kernel": kernel_name()}
+
+    def _check_degree(self, bits: int, insecure: bool) -> None:
+        if bits not in (SECURE_DEGREE, SMALL_DEGREE):
+            raise EncryptionError(
+                f"bits, the degree of the ring, must be {SECURE_DEGREE}, or {SMALL_DEGREE} with insecure = true, "
+                f"but got {bits}",
+                code="range",
+                value=bits,
+            )
+        if bits < SECURE_DEGREE and not insecure:
+            reason = f"a ring of degree {bits} is too small; {SECURE_DEGREE}, or insecure = true"
+            raise EncryptionError(reason, code="key", value=bits)

@@ -1,0 +1,470 @@
+"""Compiled loops over polynomials and rows; ``ring.py`` has the representation of residues.
+
+``ring`` is a :class:`~labelward.he.lattice.ring.Ring`. The axis of length 2 of an array is the prime.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.he.lattice.ring import PRIMES, Bytes, Int64s, Reals, Ring, balanced
+from labelward.he.lattice.transform_ir import (
+    add_integers,
+    add_product,
+    divide,
+    fma,
+    forward,
+    forward_add,
+    forward_signs,
+    inverse,
+    multiply_values,
+    rint,
+)
+from labelward.jit import jit
+
+Int32s = NDArray[np.int32]
+
+_Q0, _Q1 = PRIMES
+#: 1/q1 modulo q0, balanced.
+_BACK = float(balanced(pow(_Q1, -1, _Q0), _Q0))
+#: Rows of a sum in one block from which on a transform is cheaper than shifted additions.
+DENSE = 13
+_SETTLE = 1 << 13  # residues below 2^49 that may be added up before 2^63
+
+
+@jit
+def reduced(x: float, q: float, back: float) -> Any:
+    """Return an integer |x| < 2^53 modulo q, balanced."""
+    return fma(-rint(x * back), q, x)
+
+
+@jit
+def product(x: float, w: float, q: float, back: float) -> Any:
+    """Return x·w modulo q."""
+    high = x * w
+    return fma(-rint(high * back), q, high) + fma(x, w, -high)
+
+
+@jit
+def multiply_all(ring: Ring, x: Reals, w: Reals, out: Reals) -> None:
+    """Write x·w for arrays [..., 2, n] of one shape."""
+    n = ring.n
+    left, right, target = x.reshape(-1, 2, n), w.reshape(-1, 2, n), out.reshape(-1, 2, n)
+    for i in range(len(left)):
+        for prime in range(2):
+            multiply_values(n, left[i, prime], right[i, prime], target[i, prime], ring.transforms[prime].constants)
+
+
+@jit
+def add_products(ring: Ring, x: Reals, w: Reals, total: Reals) -> None:
+    """Add x·w for arrays [..., 2, n] of one shape to ``total``, which stays below 1.6·q."""
+    n = ring.n
+    left, right, target = x.reshape(-1, 2, n), w.reshape(-1, 2, n), total.reshape(-1, 2, n)
+    for i in range(len(left)):
+        for prime in range(2):
+            add_product(n, left[i, prime], right[i, prime], target[i, prime], ring.transforms[prime].constants)
+
+
+@jit
+def to_values(ring: Ring, x: Reals) -> None:
+    """Transform each polynomial [..., 2, n] in place; the result is [n/8, 8], flat, and balanced."""
+    n = ring.n
+    flat, out = x.reshape(-1, 2, n), np.empty((n // 8, 8))
+    for i in range(len(flat)):
+        for prime in range(2):
+            t = ring.transforms[prime]
+            forward(n, flat[i, prime], out, t.constants, t.first, t.later)
+            values = out.reshape(-1)
+            for j in range(n):
+                flat[i, prime, j] = reduced(values[j], t.constants[0], t.constants[1])
+
+
+@jit
+def to_coefficients(ring: Ring, x: Reals, out: Reals) -> None:
+    """Transform each [..., 2, n] of values, at most 1.6·q, to balanced coefficients; ``x`` stays."""
+    n = ring.n
+    flat, target, scratch = x.reshape(-1, 2, n), out.reshape(-1, 2, n), np.empty((n // 8, 8))
+    for i in range(len(flat)):
+        for prime in range(2):
+            t = ring.transforms[prime]
+            scratch.reshape(-1)[:] = flat[i, prime]
+            inverse(n, scratch, target[i, prime], t.constants, t.first_back, t.later_back)
+
+
+@jit
+def doubled(coefficients: Reals, out: Int64s) -> None:
+    """Write [-a | a] for each polynomial [..., n], so that X^r·a starts at n - r."""
+    n = coefficients.shape[-1]
+    flat, target = coefficients.reshape(-1, n), out.reshape(-1, 2 * n)
+    for i in range(len(flat)):
+        for j in range(n):
+            value = np.int64(flat[i, j])
+            target[i, j], target[i, n + j] = -value, value
+
+
+@jit
+def residue(x: float, q: Any) -> Any:
+    """Return a balanced residue as one that is not negative; |x| < 2·q."""
+    value = np.int64(x)
+    while value < 0:
+        value += q
+    while value >= q:
+        value -= q
+    return value
+
+
+@jit
+def encrypt_rows(ring: Ring, product_of: Reals, errors: Int64s, digits: Int64s, step: float, out: Int64s) -> None:
+    """Write the words ``out`` [rows, k, 2] of the rows of one block.
+
+    ``product_of`` [k, 2, n] are a·s_k, destroyed; ``errors`` [k, n]; ``digits`` [rows, k]; ``step`` is step·q1 mod q0.
+    Row r gets [X^r·(a·s_k + e_k)]_0 + digit·step·q1.
+    """
+    n = ring.n
+    coefficients, values = np.empty(n), np.empty((n // 8, 8))
+    for k in range(digits.shape[1]):
+        for prime in range(2):
+            t = ring.transforms[prime]
+            q, back = t.constants[0], t.constants[1]
+            values.reshape(-1)[:] = product_of[k, prime]
+            inverse(n, values, coefficients, t.constants, t.first_back, t.later_back)
+            whole = np.int64(q)
+            for r in range(len(digits)):
+                found = coefficients[0] + errors[k, 0] if r == 0 else -(coefficients[n - r] + errors[k, n - r])
+                if prime == 0:
+                    found += product(np.float64(digits[r, k]), step, q, back)
+                out[r, k, prime] = residue(found, whole)
+
+
+@jit
+def add_scalars(words: Int64s, groups: Int32s, sums: Int64s, filled: Bytes) -> int:
+    """Add ``words`` [m, k, 2] to ``sums`` [columns, n_groups, k, 2] by ``groups`` [m, columns]; mark who got any.
+
+    Returns:
+        How many entries were present, or -1 where one is no group and not -1.
+    """
+    m, columns = groups.shape
+    n_groups, k = sums.shape[1], words.shape[1]
+    present = 0
+    for row in range(m):
+        for column in range(columns):
+            group = groups[row, column]
+            if group == -1:
+                continue
+            if group < 0 or group >= n_groups:
+                return -1
+            present += 1
+            filled[column, group] = 1
+            for j in range(k):
+                sums[column, group, j, 0] += words[row, j, 0]
+                sums[column, group, j, 1] += words[row, j, 1]
+        if (row + 1) % _SETTLE == 0 or row == m - 1:
+            settle(sums)
+    return present
+
+
+@jit
+def settle(sums: Int64s) -> None:
+    """Reduce residues [..., 2]."""
+    flat = sums.reshape(-1, 2)
+    for i in range(len(flat)):
+        flat[i, 0] %= _Q0
+        flat[i, 1] %= _Q1
+
+
+@jit
+def settle_first(words: Int64s) -> None:
+    """Reduce residues modulo q0."""
+    flat = words.reshape(-1)
+    for i in range(len(flat)):
+        flat[i] %= _Q0
+
+
+@jit
+def list_by_cell(groups: Int32s, n_groups: int, start: int, order: Int32s, lists: Int64s) -> None:
+    """Write the rows of each cell, in order, to ``order`` [present], and where they lie to ``lists`` [cells, 2]."""
+    m, columns = groups.shape
+    base = 0
+    for column in range(columns):
+        first = column * n_groups
+        for group in range(n_groups):
+            lists[first + group, 1] = 0
+        for row in range(m):
+            if groups[row, column] >= 0:
+                lists[first + groups[row, column], 1] += 1
+        for group in range(n_groups):
+            lists[first + group, 0] = base
+            base += lists[first + group, 1]
+            lists[first + group, 1] = lists[first + group, 0]
+        for row in range(m):
+            if groups[row, column] >= 0:
+                cell = first + groups[row, column]
+                order[lists[cell, 1]] = start + row
+                lists[cell, 1] += 1
+
+
+@jit
+def _shift_add(source: Int64s, starts: Int64s, count: int, total: Int64s) -> None:
+    """Add ``source[start : start + n]`` for each start, four at a time."""
+    n, at = len(total), 0
+    while at + 4 <= count:
+        a, b = source[starts[at] : starts[at] + n], source[starts[at + 1] : starts[at + 1] + n]
+        c, d = source[starts[at + 2] : starts[at + 2] + n], source[starts[at + 3] : starts[at + 3] + n]
+        for i in range(n):
+            total[i] += (a[i] + b[i]) + (c[i] + d[i])
+        at += 4
+    while at < count:
+        a = source[starts[at] : starts[at] + n]
+        for i in range(n):
+            total[i] += a[i]
+        at += 1
+
+
+@jit
+def sum_blocks(
+    ring: Ring, order: Int32s, lists: Int64s, progress: Int64s, bounds: Int64s, a: Reals, shifted: Int64s,
+    dense: int, values: Reals, coefficients: Int64s, added: Int64s,
+) -> None:  # fmt: skip
+    """Add the rows of some cells in consecutive blocks, block by block.
+
+    Args:
+        order, lists: rows of each cell, as :func:`list_by_cell` writes them; ``progress`` [cells] is where to go on.
+        bounds: first row of each block, and the end.
+        a: the blocks' polynomials [blocks, sets, 2, n] as values; ``shifted``: see :func:`doubled`.
+        dense: rows of a cell in one block from which on they are transformed.
+        values, coefficients: the sums [cells, sets, 2, n], in two parts; ``added`` [cells] counts shifted additions.
+    """
+    n, sets = ring.n, a.shape[1]
+    eighth, scratch = n // 8, np.empty((n // 8, 8))
+    low, high = eighth - 1, 0  # the degree is a power of two
+    while eighth >> high > 1:
+        high += 1
+    bits, nothing, starts = np.empty(n // 8, np.uint8), np.zeros(n // 8, np.uint8), np.empty(dense + 1, np.int64)
+    for block in range(len(bounds) - 1):
+        begin, end = bounds[block], bounds[block + 1]
+        for cell in range(len(lists)):
+            at = progress[cell]
+            last, stop = at, lists[cell, 1]
+            while last < stop and order[last] < end:
+                last += 1
+            progress[cell] = last
+            if last - at >= dense:
+                bits[:] = 0
+                for i in range(at, last):
+                    row = order[i] - begin
+                    bits[row & low] |= np.uint8(1 << (row >> high))
+                for prime in range(2):
+                    t = ring.transforms[prime]
+                    if sets == 1:
+                        factor = a[block, 0, prime].reshape(eighth, 8)
+                        total = values[cell, 0, prime].reshape(eighth, 8)
+                        forward_add(n, bits, scratch, factor, total, t.constants, t.bits, t.later)
+                        continue
+                    forward_signs(n, bits, nothing, scratch, t.constants, t.bits, t.later)
+                    for each in range(sets):
+                        add_product(n, scratch, a[block, each, prime], values[cell, each, prime], t.constants)
+            elif last > at:
+                for i in range(last - at):
+                    starts[i] = n - (order[at + i] - begin)
+                for each in range(sets):
+                    for prime in range(2):
+                        _shift_add(shifted[block, each, prime], starts, last - at, coefficients[cell, each, prime])
+                added[cell] += last - at
+                if added[cell] > _SETTLE:
+                    added[cell] = 0
+                    for each in range(sets):
+                        for i in range(n):
+                            coefficients[cell, each, 0, i] %= _Q0
+                            coefficients[cell, each, 1, i] %= _Q1
+
+
+@jit
+def mask_values(ring: Ring, bits: Bytes, out: Reals) -> None:
+    """Transform ternary polynomials, given as ``bits`` [count, 2, n/8], to ``out`` [count, 2, n]."""
+    n = ring.n
+    for i in range(len(bits)):
+        for prime in range(2):
+            t = ring.transforms[prime]
+            forward_signs(n, bits[i, 0], bits[i, 1], out[i, prime].reshape(n // 8, 8), t.constants, t.bits, t.later)
+
+
+@jit
+def divided(x0: float, x1: float) -> Any:
+    """Return (x - [x]_q1) / q1 modulo q0, balanced, of x given by balanced residues."""
+    back = 1.0 / _Q0
+    return reduced(product(reduced(x0 - x1, float(_Q0), back), _BACK, float(_Q0), back), float(_Q0), back)
+
+
+@jit
+def seal_one(
+    ring: Ring, values: Reals, coefficients: Int64s, mask: Reals, public: Reals, errors: Int64s, out: Reals
+) -> None:
+    """Mask the polynomial of one sum and divide it by q1; ``out`` [n] are balanced coefficients modulo q0.
+
+    ``values`` and ``coefficients`` [2, n] are its two parts, ``mask`` [2, n] the values of u, ``public`` [2, n]
+    those of p1, ``errors`` [n] is e1.
+    """
+    n = ring.n
+    sums = np.empty((2, n))
+    scratch = np.empty((n // 8, 8))
+    for prime in range(2):
+        t = ring.transforms[prime]
+        scratch.reshape(-1)[:] = values[prime]
+        add_product(n, mask[prime], public[prime], scratch, t.constants)
+        inverse(n, scratch, sums[prime], t.constants, t.first_back, t.later_back)
+        add_integers(n, sums[prime], coefficients[prime], errors, t.constants)
+    divide(n, sums[0], sums[1], np.array([_BACK]), out, ring.transforms[0].constants)
+
+
+@jit
+def seal_words(words: Int64s, masks: Int64s, rotated: Int64s, flood: Int64s, out: Int64s) -> None:
+    """Mask the words [k, 2] of one sum by [p0_k·u]_0 and flooding, and divide by q1; ``out`` [k] modulo q0.
+
+    ``masks`` [n] is u, ``rotated`` [k, 2, n] are the p0_k as :func:`rotate` writes them.
+    """
+    for k in range(len(words)):
+        pair = np.empty(2)
+        for prime in range(2):
+            q = np.int64(_Q0 if prime == 0 else _Q1)
+            total = np.int64(0)
+            for i in range(len(masks)):
+                total += masks[i] * rotated[k, prime, i]
+            found = (total % q + words[k, prime] + flood[k] % q) % q
+            pair[prime] = np.float64(found - q if found > q // 2 else found)
+        out[k] = residue(divided(pair[0], pair[1]), _Q0)
+
+
+@jit
+def rotate(coefficients: Reals, out: Int64s) -> None:
+    """Write for polynomials [..., n] the factors of [p·u]_0 = Σ out[i]·u[i]."""
+    n = coefficients.shape[-1]
+    flat, target = coefficients.reshape(-1, n), out.reshape(-1, n)
+    for i in range(len(flat)):
+        target[i, 0] = np.int64(flat[i, 0])
+        for j in range(1, n):
+            target[i, j] = -np.int64(flat[i, n - j])
+
+
+@jit
+def place_chunks(sealed: Reals, position: int, chunks: Reals) -> None:
+    """Lay the chunks of one sealed polynomial [n] at its window of ``chunks`` [r, n].
+
+    The sum's word is Σ alpha[i]·s[i] with alpha[0] = A[0], alpha[i] = -A[n-i]. Chunk j, of length c = n/r, lies at the
+    coefficients position·c - m, so that its product with chunk j of s has its part of that sum at position·c.
+    """
+    r, n = chunks.shape
+    size = n // r
+    for j in range(r):
+        for m in range(size):
+            i = j * size + m
+            alpha = sealed[0] if i == 0 else -sealed[n - i]
+            at = position * size - m
+            if at >= 0:
+                chunks[j, at] = alpha
+            else:
+                chunks[j, at + n] = -alpha
+
+
+@jit
+def pack_chunks(ring: Ring, chunks: Reals, keys: Reals, count: int, packed: Int64s, taken: Int64s) -> None:
+    """Switch the chunks of up to r sums to the packing key, and divide by q1.
+
+    Args:
+        chunks: [r, n], see :func:`place_chunks`.
+        keys: [r, 1 + secrets, 2, n]: the shared elements, and the one of each secret, as values.
+        count: sums.
+        packed: out [n]: the shared polynomial modulo q0.
+        taken: out [count, k]: what each sum's words lose, modulo q0; k ≤ secrets.
+    """
+    n, r, k = ring.n, len(chunks), taken.shape[1]
+    totals, scratch, plain = np.zeros((1 + k, 2, n)), np.empty((n // 8, 8)), np.empty((2, n))
+    for j in range(r):
+        for prime in range(2):
+            t = ring.transforms[prime]
+            forward(n, chunks[j], scratch, t.constants, t.first, t.later)
+            for each in range(1 + k):
+                add_product(n, scratch, keys[j, each, prime], totals[each, prime], t.constants)
+    size = n // r
+    for each in range(1 + k):
+        for prime in range(2):
+            t = ring.transforms[prime]
+            scratch.reshape(-1)[:] = totals[each, prime]
+            inverse(n, scratch, plain[prime], t.constants, t.first_back, t.later_back)
+        if each == 0:
+            divide(n, plain[0], plain[1], np.array([_BACK]), plain[0], ring.transforms[0].constants)
+            for i in range(n):
+                packed[i] = residue(plain[0, i], _Q0)
+        else:
+            for u in range(count):
+                taken[u, each - 1] = residue(divided(plain[0, u * size], plain[1, u * size]), _Q0)
+
+
+@jit
+def open_packed(
+    ring: Ring, packed: Int64s, words: Int64s, secrets: Reals, window: int, step: float, out: Int64s
+) -> None:
+    """Decrypt the digit sums [count, k] of one packed polynomial [n], whose sums lie ``window`` coefficients apart.
+
+    ``words`` [count, k] modulo q0; ``secrets`` [k, n] are the values of z_k modulo q0.
+    """
+    n, t = ring.n, ring.transforms[0]
+    q, back = t.constants[0], t.constants[1]
+    x, values, scratch, plain = np.empty(n), np.empty((n // 8, 8)), np.empty((n // 8, 8)), np.empty(n)
+    for i in range(n):
+        x[i] = reduced(np.float64(packed[i]), q, back)
+    forward(n, x, values, t.constants, t.first, t.later)
+    for k in range(words.shape[1]):
+        multiply_values(n, values, secrets[k], scratch, t.constants)
+        inverse(n, scratch, plain, t.constants, t.first_back, t.later_back)
+        for u in range(len(words)):
+            found = reduced(np.float64(words[u, k]) + plain[u * window], q, back)
+            out[u, k] = np.int64(rint(found / step))
+
+
+@jit
+def divide_all(x: Reals, out: Int64s) -> None:
+    """Divide polynomials [..., 2, n] of residues below 2^53 by q1; ``out`` [..., n] modulo q0."""
+    n = x.shape[-1]
+    flat, target = x.reshape(-1, 2, n), out.reshape(-1, n)
+    for i in range(len(flat)):
+        for j in range(n):
+            first = reduced(flat[i, 0, j], float(_Q0), 1.0 / _Q0)
+            second = reduced(flat[i, 1, j], float(_Q1), 1.0 / _Q1)
+            target[i, j] = residue(divided(first, second), _Q0)
+
+
+@jit
+def reduce_all(x: Reals) -> None:
+    """Balance residues [..., 2, n] in place."""
+    n = x.shape[-1]
+    flat = x.reshape(-1, 2, n)
+    for i in range(len(flat)):
+        for j in range(n):
+            flat[i, 0, j] = reduced(flat[i, 0, j], float(_Q0), 1.0 / _Q0)
+            flat[i, 1, j] = reduced(flat[i, 1, j], float(_Q1), 1.0 / _Q1)
+
+
+@jit
+def decrypt_rows(products: Reals, words: Int64s, step: float, out: Int64s) -> None:
+    """Decrypt the digits ``out`` [rows, k] of ``words`` [rows, k, 2]; ``products`` [blocks, k, 2, n] are the a·s_k."""
+    n, back = products.shape[-1], 1.0 / _Q0
+    pair = np.empty(2)
+    for r in range(len(words)):
+        block, place = r // n, r % n
+        for k in range(words.shape[1]):
+            for prime in range(2):
+                q = float(_Q0 if prime == 0 else _Q1)
+                hidden = products[block, k, prime, 0] if place == 0 else -products[block, k, prime, n - place]
+                pair[prime] = reduced(np.float64(words[r, k, prime]) - hidden, q, 1.0 / q)
+            out[r, k] = np.int64(rint(reduced(divided(pair[0], pair[1]), float(_Q0), back) / step))
+
+
+@jit
+def add_scaled(x: Reals, factor: float, total: Reals) -> None:
+    """Add x·factor modulo q0, for arrays [count, n]."""
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            total[i, j] += product(x[i, j], factor, float(_Q0), 1.0 / _Q0)

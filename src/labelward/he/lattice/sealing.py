@@ -1,0 +1,123 @@
+"""Sealing: what makes sums fit to travel, in the one order that hides them.
+
+1. Add up the polynomials of the rows: A. With the sums of the scalars, beta_k, it is a ciphertext under s_k that tells
+   which rows it holds.
+2. Mask: A += p1·u + e1, beta_k += [p0_k·u]_0 + f_k, with a fresh ternary u and a uniform f_k, drawn for each number,
+   whose range is 2^40 times the bound of all noise that the key owner may know. M sums share one u, each with its own
+   public element p1.
+3. Divide by q1 and round.
+4. Pack: public arithmetic on what is masked already, so that its noise, which depends on A, needs no flooding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from labelward.he.lattice import loops
+from labelward.he.lattice.digits import PACKED, Digits
+from labelward.he.lattice.draws import Stream
+from labelward.he.lattice.key_material import MASKS, PublicElements
+from labelward.he.lattice.ring import Int64s, Reals
+from labelward.he.lattice.row_data import FORMAT, HEAD_BYTES, PACKED_SUMS, set_count
+from labelward.he.lattice.words import pack, packed_size
+from labelward.he.threads import run_in_threads
+from labelward.rng import SecureRandom
+
+if TYPE_CHECKING:
+    from labelward.he.lattice.ciphertexts import RowTerm
+
+_AT_ONCE = 8  # sums whose totals stay in the second-level cache
+
+
+def sum_bytes(sums: int, n: int, secrets: int, digits: Digits) -> int:
+    """Return the bytes of so many sealed sums."""
+    polynomials = -(-sums // PACKED) * set_count(digits, secrets)
+    return HEAD_BYTES + packed_size(polynomials * n) + packed_size(sums * digits.total)
+
+
+def seal(
+    elements: PublicElements,
+    digits: Digits,
+    words: Int64s,
+    terms: Sequence[RowTerm],
+    protection: SecureRandom,
+    workers: int,
+) -> bytes:
+    """Return the data of sealed sums, whose scalars are ``words`` [cells, K, 2]."""
+    cells, n = len(words), elements.ring.n
+    sets = set_count(digits, elements.secrets)
+    packed = np.empty((-(-cells // PACKED), sets, n), dtype=np.int64)
+    sealed = np.empty((cells, digits.total), dtype=np.int64)
+    batches = [(i, Stream.secret(protection)) for i in range(len(packed))]
+
+    def work(batch: tuple[int, Stream]) -> None:
+        i, stream = batch
+        part = slice(i * PACKED, min((i + 1) * PACKED, cells))
+        lists = [term.lists[part] for term in terms]
+        _seal_batch(elements, digits, words[part], terms, lists, stream, packed[i], sealed[part])
+
+    run_in_threads(workers, work, batches)
+    return bytes([FORMAT, PACKED_SUMS]) + pack(packed) + pack(sealed)
+
+
+def _seal_batch(
+    elements: PublicElements,
+    digits: Digits,
+    words: Int64s,
+    terms: Sequence[RowTerm],
+    lists: Sequence[Int64s],
+    stream: Stream,
+    packed: Int64s,
+    sealed: Int64s,
+) -> None:
+    """Seal up to 32 sums into one polynomial for each set of secrets."""
+    ring, count, sets, secrets = elements.ring, len(words), len(packed), elements.secrets
+    n = ring.n
+    mask_count = -(-count * sets // MASKS)
+    masks, bits = stream.ternary(mask_count, n)
+    errors = stream.errors((count, sets, n))
+    flood = stream.flood(digits.flood, count * digits.total).reshape(count, digits.total)
+    masked = np.empty((mask_count, 2, n))
+    loops.mask_values(ring, bits, masked)
+    chunks = np.zeros((sets, PACKED, n))
+    for start in range(0, count, _AT_ONCE):
+        part = slice(start, min(start + _AT_ONCE, count))
+        values, coefficients = _sum_polynomials(elements, terms, [each[part] for each in lists], part, sets)
+        for i in range(part.start, part.stop):
+            for each in range(sets):
+                used, which = divmod(i * sets + each, MASKS)
+                out = np.empty(n)
+                loops.seal_one(
+                    ring, values[i - start, each], coefficients[i - start, each], masked[used],
+                    elements.masks[which], errors[i, each], out,
+                )  # fmt: skip
+                loops.place_chunks(out, i, chunks[each])
+                own = slice(each * secrets, min((each + 1) * secrets, digits.total))
+                rotated = elements.rotated[which, : own.stop - own.start]
+                loops.seal_words(words[i, own], masks[used], rotated, flood[i, own], sealed[i, own])
+    for each in range(sets):
+        own = slice(each * secrets, min((each + 1) * secrets, digits.total))
+        taken = np.empty((count, own.stop - own.start), dtype=np.int64)
+        loops.pack_chunks(ring, chunks[each], elements.packing, count, packed[each], taken)
+        sealed[:, own] -= taken
+    loops.settle_first(sealed)
+
+
+def _sum_polynomials(
+    elements: PublicElements, terms: Sequence[RowTerm], lists: Sequence[Int64s], part: slice, sets: int
+) -> tuple[Reals, Int64s]:
+    """Return the polynomials of a few sums in two parts [sums, sets, 2, n]: as values, and as coefficients."""
+    count, n = part.stop - part.start, elements.ring.n
+    values, coefficients = np.zeros((count, sets, 2, n)), np.zeros((count, sets, 2, n), dtype=np.int64)
+    added = np.zeros(count, dtype=np.int64)
+    for term, own in zip(terms, lists, strict=True):
+        progress = own[:, 0].copy()
+        for segment in term.segments:
+            loops.sum_blocks(
+                elements.ring, term.order, own, progress, segment.bounds, segment.a, segment.shifted,
+                loops.DENSE, values, coefficients, added,
+            )  # fmt: skip
+    return values, coefficients

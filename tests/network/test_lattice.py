@@ -1,0 +1,31 @@
+"""Companies under the lattice engine: the trees of a training without encryption, also where a party was killed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from companies import Case, companies
+from undisturbed import Undisturbed, differences, end_of
+
+pytestmark = pytest.mark.network
+
+CASE = Case(model="trees = 12\ndepth = 3", encryption='engine = "lattice"\nworkers = 1')
+
+
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["undisturbed", "killed"])
+def test_trees_over_the_network_are_those_of_plain(tmp_path: Path, undisturbed: Undisturbed, killed: bool) -> None:
+    """Three companies, with a key of 9 MB; one is killed after two trees, and resumes with the others."""
+    with companies(tmp_path / "run", CASE) as made:
+        processes = made.start_all()
+        if killed:
+            made.wait_for("bank", "trees", count=2)
+            processes["telco"].kill()
+            made.processes.remove(processes["telco"])
+            made.start("telco")
+        made.ended(**dict.fromkeys(CASE.parties, 0))
+        found = end_of(made)
+        assert not differences(found, undisturbed.of(CASE)), made.told()
+        assert found.shares == undisturbed.of(replace(CASE, encryption=Case.encryption)).shares
+        assert any(each.get("resume") for each in made.events("telco")) == killed
