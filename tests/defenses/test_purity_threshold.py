@@ -111,6 +111,77 @@ def test_a_candidate_is_refused_for_either_child() -> None:
     assert PurityThreshold(threshold=0.51).split_candidates(active).all()
 
 
+def told_pairs(run: Run, labels: NDArray[np.int64], threshold: float) -> tuple[int, int]:
+    """Return how many splits passive parties know, and of how many of these both children exceed the threshold."""
+    told = exceeding = 0
+    for party in run.passive:
+        for nodes in known_nodes(run.views[party]):
+            for node in nodes:
+                if node % 2 and node + 1 in nodes:
+                    pair = [np.bincount(labels[nodes[each]]).max() / nodes[each].sum() for each in (node, node + 1)]
+                    told, exceeding = told + 1, exceeding + (min(pair) > threshold)
+    return told, exceeding
+
+
+@given(
+    seed=st.integers(0, 2**20),
+    parties=st.integers(2, 3),
+    threshold=st.sampled_from([0.55, 0.7, 0.9]),
+    forest=st.booleans(),
+)
+@settings(max_examples=15, deadline=None)
+def test_algorithm_4_tells_no_split_into_two_purer_nodes(
+    seed: int, parties: int, threshold: float, forest: bool
+) -> None:
+    params = (FederatedForest if forest else SecureBoost)(trees=2, depth=4, bins=8)
+    given_setting = setting(params, parties, rows=120, seed=seed)
+    run = given_setting.run(policies=(PurityThreshold(threshold=threshold, hide="algorithm-4"),))
+    assert told_pairs(run, given_setting.labels, threshold)[1] == 0
+    below = given_setting.run(policies=(PurityThreshold(threshold=threshold, hide="below"),))
+    for hidden in (run, below):  # below a node that exceeds it nothing is known
+        for party in hidden.passive:
+            for nodes in known_nodes(hidden.views[party]):
+                inner = [nodes[(node - 1) // 2] for node in nodes if (node - 1) // 2 in nodes]
+                purities = [np.bincount(given_setting.labels[rows]).max() / rows.sum() for rows in inner]
+                assert max(purities, default=0.0) <= threshold
+
+
+def test_the_form_of_section_v_tells_what_algorithm_4_hides() -> None:
+    """So the test above can fail; single children above the threshold are told by both."""
+    given_setting = setting(SecureBoost(trees=5, depth=4, bins=16), 3, rows=400)
+    runs = {
+        hide: given_setting.run(policies=(PurityThreshold(threshold=0.7, hide=hide),))
+        for hide in ("below", "algorithm-4", "children")
+    }
+    assert told_pairs(runs["below"], given_setting.labels, 0.7)[1] > 0
+    assert told_pairs(runs["algorithm-4"], given_setting.labels, 0.7)[1] == 0
+    most = {hide: purest(run, given_setting.labels)[1] for hide, run in runs.items()}
+    assert most["children"] <= 0.7 < min(most["below"], most["algorithm-4"])
+
+
+@pytest.mark.parametrize(
+    ("hide", "allowed"), [("children", [1, 0, 0, 0]), ("below", [1] * 4), ("algorithm-4", [1, 1, 0, 1])]
+)
+def test_what_each_form_refuses(hide: Any, allowed: list[int]) -> None:
+    """Of 8 + 8 rows and a threshold of .7: even children; 3 + 1 and 5 + 7; 8 + 0 and 0 + 8; 4 + 1 and 4 + 7."""
+    left = np.array([[4, 4], [3, 1], [8, 0], [4, 1]])
+    candidates = CandidateSplits(
+        tree=0,
+        depth=0,
+        owner="left",
+        owner_is_active=False,
+        nodes=(0, 1),
+        left=np.stack([left, left])[:, None],
+        node=np.array([[8, 8], [20, 8]]),
+        totals=np.array([8, 8]),
+    )
+    policy = PurityThreshold(threshold=0.7, hide=hide)
+    (first,), (second,) = policy.split_candidates(candidates)
+    assert first.tolist() == allowed
+    if hide != "children":
+        assert not second.any()  # the node itself exceeds it: 20 of 28
+
+
 def test_it_composes() -> None:
     given_setting = setting(SecureBoost(trees=3, depth=4, bins=16), 3, rows=300)
     chain = (LocalTrees(count=1), PurityThreshold(threshold=0.8), IdLmid(xi=0.1))

@@ -48,6 +48,22 @@ def one_leaf(name: str, extra: dict[str, float], margin: list[float], y: float) 
     return [(-tree["leaf"] * (tree["cover"] + LAMBDA), tree["cover"]) for tree in trees]
 
 
+@pytest.mark.parametrize("y", [0, 2])
+def test_exact_hessians_of_softmax_are_second_derivatives(y: int) -> None:
+    """Central differences of the gradient, whose error is of the order of the square of the step."""
+    own, doubled = (objective("multi:softprob", classes=3, exact_hessian=exact) for exact in (True, False))
+    margins, labels, step = np.array([[0.3, -1.2, 2.0]]), np.array([float(y)]), 1e-5
+    g, h = own.gradients(margins, labels)
+    for output in range(3):
+        shift = np.zeros((1, 3))
+        shift[0, output] = step
+        above, below = (own.gradients(margins + sign * shift, labels)[0][0, output] for sign in (1, -1))
+        assert h[0, output] == pytest.approx((above - below) / (2 * step), abs=1e-8)
+    np.testing.assert_array_equal(g, doubled.gradients(margins, labels)[0])
+    np.testing.assert_array_equal(2 * h, doubled.gradients(margins, labels)[1])
+    assert h.max() <= own.h_most == 0.25
+
+
 @pytest.mark.parametrize("margin", [-3.0, -0.5, 0.0, 1.25, 4.0])
 @pytest.mark.parametrize(("name", "extra", "targets"), CASES)
 def test_gradients_are_those_of_xgboost(

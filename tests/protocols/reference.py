@@ -190,7 +190,8 @@ def make_objective(setting: Setting) -> Objective:
     elif name == "auto":
         name = {0: "reg:squarederror", 2: "binary:logistic"}.get(classes, "multi:softprob")
     power, step = params.tweedie_variance_power, step_of(params, name)
-    return objective(name, classes=classes, variance_power=power, max_delta_step=step)
+    exact = params.softmax_hessian == "exact"
+    return objective(name, classes=classes, variance_power=power, max_delta_step=step, exact_hessian=exact)
 
 
 def step_of(params: TreeModel, name: str) -> float:

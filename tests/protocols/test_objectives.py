@@ -10,7 +10,7 @@ import pytest
 from equivalence import KINDS, assert_lossless, rich_setting
 
 from labelward.errors import DataError, JobError
-from labelward.protocols.secureboost.params import SecureBoost
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost
 from refusals import refused
 from wiring import Setting, make_parts, make_targets
 
@@ -162,3 +162,21 @@ def test_objectives_that_do_not_fit_the_labels(objective: str, classes: tuple[st
     setting = Setting(parts, labels, SecureBoost(trees=1, objective=objective), classes=classes)
     with refused(JobError, "unsupported", field="[model] objective", value=objective):
         setting.run(timeout=10.0)
+
+
+def test_exact_hessians_of_several_classes() -> None:
+    """They double the steps of small leaves; the splits follow the pooled reference; no other parameter changes."""
+    exact = rich_setting(45, "classes", trees=2, softmax_hessian="exact")
+    run, doubled = assert_lossless(exact), rich_setting(45, "classes", trees=2).run()
+    assert run.active.share.trees[0].weights != doubled.active.share.trees[0].weights
+    size = [np.abs(each.active.share.trees[0].weights).max() for each in (run, doubled)]
+    assert size[0] > size[1]
+
+
+def test_exact_hessians_are_a_parameter_of_several_classes_only() -> None:
+    assert "softmax_hessian" not in SecureBoost(trees=1).parameters()
+    assert SecureBoost(trees=1, softmax_hessian="exact").parameters()["softmax_hessian"] == "exact"
+    with refused(JobError, "conflict", field="[model] softmax_hessian", value="exact"):
+        SecureBoost(trees=1, objective="count:poisson", softmax_hessian="exact")
+    with refused(JobError, "unsupported", field="[model] softmax_hessian", value="exact"):
+        FederatedForest(trees=1, softmax_hessian="exact")

@@ -17,7 +17,7 @@ from labelward.kernels.binning import bin_columns
 from labelward.kernels.communities import trees_per_round
 from labelward.kernels.leaf_graph import leaf_graph
 from labelward.kernels.node_rows import children, depth_of, parent
-from labelward.kernels.objectives import softmax
+from labelward.kernels.objectives import hessian_factor, softmax
 from labelward.kernels.split_choices import (
     MUTE,
     OTHERS,
@@ -162,14 +162,14 @@ class _Evidence:
         grown: trees and own candidates.
         bins: of a column, the last one of missing values.
         classes: number of classes.
-        boosted: learning rate of each tree and λ; None: a forest.
+        boosted: learning rate of each tree, λ, and hessians as a multiple of p(1 - p); None: a forest.
         together: trees that are grown on the same margins.
     """
 
     grown: Grown
     bins: int
     classes: int
-    boosted: tuple[float, float] | None
+    boosted: tuple[float, float, float] | None
     together: int
 
     @classmethod
@@ -191,13 +191,14 @@ class _Evidence:
         grown = _grown(trees, columns, _codes(own, bins), view.parameter("model.depth", 6) or 64)
         ordered = np.array([name not in own.categories for name in own.columns])
         together = trees_per_round(view.parameter("model.multi_strategy"), classes)
+        factor = hessian_factor(classes, exact=view.parameter("model.softmax_hessian") == "exact")
         rate = view.parameter("model.learning_rate", 0.3) / together
         boosted = view.parameter("model.kind") != "forest"
         return cls(
             grown=grown._replace(ordered=ordered),
             bins=bins + 1,
             classes=classes,
-            boosted=(rate, view.parameter("model.reg_lambda", 1.0)) if boosted else None,
+            boosted=(rate, view.parameter("model.reg_lambda", 1.0), factor) if boosted else None,
             together=together,
         )
 
@@ -307,7 +308,7 @@ class _Evidence:
         for tree, leaf in enumerate(self.grown.leaf):
             if tree % self.together == 0:
                 before = _probabilities(margins)
-            p[tree], h[tree] = before, (1 if self.outputs == 1 else 2) * before * (1 - before)
+            p[tree], h[tree] = before, self.boosted[2] * before * (1 - before)
             weight = self.by_leaf(leaf, labels - before) / (self.by_leaf(leaf, h[tree]) + self.boosted[1] + 1e-9)
             margins += self.boosted[0] * np.where(leaf[:, None] >= 0, weight[leaf], 0.0)
         return p, h

@@ -11,11 +11,17 @@ it has a child that does, whatever the split: its whole tree is grown alone.
 ``hide = "below"``: a node that exceeds the threshold is grown on by the active party alone. Its own rows are known all
 the same: to the owner of the split above it, and to the others, who are told its sibling's rows, by subtraction.
 
+``hide = "algorithm-4"``: a node is tested before its rows are shared. Where both children of a split exceed the
+threshold, the rows of neither are needed by anybody else: the split is told to nobody, and a candidate of a passive
+party that would be such a split is not chosen. Where one child exceeds it, it follows from the other, which is shared,
+and is grown on by the active party alone.
+
 Outside the guarantee: the joint information of several nodes, and rows out of a tree's sample,
 which the owner of a split can place, too.
 
-Reference: CMOSB paper, Section V-C and Algorithm 4, of which ``"below"`` is what can be seen. ``"children"`` is
-stricter: it keeps the promise that no pure node is visible.
+Reference: CMOSB paper, Section V-C, which tests a node after its rows were shared (``"below"``), and Algorithm 4, line
+10, which tests it before (``"algorithm-4"``). Difference: a passive party's own split of two children that exceed
+the threshold is not chosen; in the paper its owner learns it. ``"children"`` is stricter: no pure node is visible.
 """
 
 from __future__ import annotations
@@ -48,10 +54,10 @@ class PurityThreshold(Policy):
         ),
     ]
     hide: Annotated[
-        Literal["children", "below"],
+        Literal["children", "below", "algorithm-4"],
         Meta(
-            description="Hide purer nodes and their siblings ('children'), or only what is below them, as in the "
-            "paper ('below')."
+            description="Hide purer nodes and their siblings ('children'), only what is below them ('below', the "
+            "paper's Section V-C), or that and pairs of purer siblings ('algorithm-4')."
         ),
     ] = "children"
 
@@ -98,8 +104,10 @@ class PurityThreshold(Policy):
         allowed = np.ones(candidates.left.shape[:-1], dtype=np.bool_)
         if candidates.owner_is_active:
             return allowed
+        if self.hide != "children":
+            allowed &= (_purity(candidates.node) <= self.threshold)[:, None, None]
         if self.hide == "below":
-            return allowed & (_purity(candidates.node) <= self.threshold)[:, None, None]
+            return allowed
         right = candidates.node[:, None, None, :] - candidates.left
         if (right < 0).any():
             raise PolicyError(
@@ -107,13 +115,21 @@ class PurityThreshold(Policy):
                 code="cannot-act",
                 field="defense 'purity-threshold'",
             )
-        return allowed & (np.maximum(_purity(candidates.left), _purity(right)) <= self.threshold)
+        exceeding = self._exceeding(_purity(candidates.left), _purity(right))
+        return allowed & (exceeding <= self.threshold)
 
     def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
-        """Hide the children from everyone where either exceeds the threshold, or where their node does."""
-        nodes = (reveal.left + reveal.right,) if self.hide == "below" else (reveal.left, reveal.right)
-        purest = max(float(_purity(counts)) for counts in nodes)
+        """Hide the children from everyone where they, by :attr:`hide`, or their node exceed the threshold."""
+        purest = 0.0 if self.hide == "children" else float(_purity(reveal.left + reveal.right))
+        if self.hide != "below":
+            purest = max(purest, float(self._exceeding(_purity(reveal.left), _purity(reveal.right))))
         return reveal.participants if purest <= self.threshold else frozenset()
+
+    def _exceeding(self, left: Floats, right: Floats) -> Floats:
+        """Return what of two children's purities must not exceed the threshold: the larger one, or the smaller one."""
+        choose = np.maximum if self.hide == "children" else np.minimum
+        decisive: Floats = choose(left, right)
+        return decisive
 
 
 def _purity(counts: Counts) -> Floats:

@@ -1,8 +1,8 @@
 """Objectives of trees: gradients and hessians, starting margins, and conversion of margins to predictions.
 
 Names, gradients and metrics are those of XGBoost. The gradient and hessian of a row are the first and second derivative
-of its loss with respect to its margins; those of softmax have twice the second derivative, and those of Poisson are
-enlarged by ``exp(max_delta_step)``, as in XGBoost, where both make steps smaller.
+of its loss with respect to its margins; those of softmax have twice the second derivative (unless ``exact_hessian``),
+and those of Poisson are enlarged by ``exp(max_delta_step)``, as in XGBoost, where both make steps smaller.
 
 ====================  =======================  ===========================================  ============================
 name                  predicted mean           gradient                                     hessian
@@ -120,11 +120,14 @@ class _Classes(Objective):
         _refuse(y, bad, f"a class must be from 0 to {self.classes - 1}")
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Softmax(_Classes):
+    exact_hessian: bool = False
+
     def gradients(self, margins: Floats, y: Floats) -> tuple[Floats, Floats]:
         _fit(margins, y, self.outputs)
         p = self.predicted(margins)
-        h = np.minimum(2.0 * p * (1.0 - p), self.h_most)
+        h = np.minimum((1.0 if self.exact_hessian else 2.0) * p * (1.0 - p), self.h_most)
         p[np.arange(len(p)), y.astype(np.int64)] -= 1.0
         return p, h
 
@@ -227,6 +230,11 @@ class _Tweedie(_LogMean):
         return _mean(_exp(two * m) / two - y * _exp(one * m) / one, weights)
 
 
+def hessian_factor(classes: int, *, exact: bool) -> float:
+    """Return hessians as a multiple of p(1 - p), where two classes have one margin: 2 for softmax as in XGBoost."""
+    return 1.0 if classes == 2 or exact else 2.0
+
+
 OBJECTIVES = (
     "binary:logistic",
     "multi:softprob",
@@ -238,13 +246,21 @@ OBJECTIVES = (
 )
 
 
-def objective(name: str, *, classes: int, variance_power: float = 1.5, max_delta_step: float = 0.0) -> Objective:
+def objective(
+    name: str,
+    *,
+    classes: int,
+    variance_power: float = 1.5,
+    max_delta_step: float = 0.0,
+    exact_hessian: bool = False,
+) -> Objective:
     """Return an objective.
 
     Args:
         classes: number of classes of the labels; 0 for regression.
         variance_power: ρ of Tweedie, strictly between 1 and 2.
         max_delta_step: by which Poisson enlarges its hessians; at least 0.
+        exact_hessian: whether hessians of softmax are p(1 - p), the second derivative, and not 2p(1 - p).
 
     Raises:
         JobError: the name is unknown, or the objective does not fit so many classes, or ``variance_power`` is out of
@@ -274,7 +290,8 @@ def objective(name: str, *, classes: int, variance_power: float = 1.5, max_delta
     shape: dict[str, Any] = {"name": name, "classes": classes, "outputs": classes, "bounded": True, "g_most": 1.0}
     if name == "gini":
         return _Gini(**shape, hessians=0, h_most=1.0, implied="count")
-    return _Softmax(**shape, hessians=classes, h_most=0.5, implied="zero")
+    most_of_h = 0.25 if exact_hessian else 0.5
+    return _Softmax(**shape, hessians=classes, h_most=most_of_h, implied="zero", exact_hessian=exact_hessian)
 
 
 def evaluation_metric(

@@ -179,7 +179,10 @@ ID2GRAPH = Study(
         ),
         XGBOOST: StudyModel(
             title="XGBoost",
-            spec=ComponentSpec("secureboost", {**_BOTH, "learning_rate": 0.3, "bins": 32, "candidates": "node"}),
+            spec=ComponentSpec(
+                "secureboost",
+                {**_BOTH, "learning_rate": 0.3, "bins": 32, "candidates": "node", "softmax_hessian": "exact"},
+            ),
         ),
     },
     columns=(

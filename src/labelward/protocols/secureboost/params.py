@@ -7,7 +7,7 @@ supported for a kind is accepted at its default only.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from msgspec import Meta
 
@@ -109,6 +109,13 @@ class TreeModel(Parameters):
             "one tree per class ('one_output_per_tree')."
         ),
     ] = "multi_output_tree"
+    softmax_hessian: Annotated[
+        Literal["doubled", "exact"],
+        Meta(
+            description="'multi:softprob': hessians 2p(1 - p) as in XGBoost ('doubled'), or p(1 - p), the second "
+            "derivative ('exact')."
+        ),
+    ] = "doubled"
     max_cat_to_onehot: Annotated[
         int,
         Meta(
@@ -161,6 +168,13 @@ class TreeModel(Parameters):
         int, Meta(ge=1, le=64, description="Number of trees grown concurrently, so that all parties stay busy.")
     ] = 4
 
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters by name; ``softmax_hessian`` only if not at its default, as before it came."""
+        found = super().parameters()
+        if self.softmax_hessian == "doubled":
+            del found["softmax_hessian"]
+        return found
+
     def check_parameters(self) -> None:
         """Refuse parameters that this kind or the other parameters do not support."""
         for each in fields(self):
@@ -169,6 +183,8 @@ class TreeModel(Parameters):
                 raise self.error(each.name, reason, code="unsupported")
         if self.objective != "reg:tweedie" and self.tweedie_variance_power != 1.5:
             raise self.error("tweedie_variance_power", "is for objective 'reg:tweedie' only")
+        if self.objective not in ("auto", "multi:softprob") and self.softmax_hessian != "doubled":
+            raise self.error("softmax_hessian", "is for objective 'multi:softprob' only")
         if self.max_leaves == 1:
             raise self.error("max_leaves", "must be 0 (no limit) or at least 2, not 1", code="range")
         if self.sampling != "goss" and (self.top_rate, self.other_rate) != (0.2, 0.1):
@@ -205,6 +221,7 @@ class FederatedForest(TreeModel):
         "base_score",
         "tweedie_variance_power",
         "multi_strategy",
+        "softmax_hessian",
         "sampling",
         "top_rate",
         "other_rate",

@@ -221,7 +221,8 @@ def fitted_objective(params: TreeModel, classes: int) -> Objective:
     """Return the objective with its gradients; see :func:`objective_name`."""
     name = objective_name(params, classes)
     power, step = params.tweedie_variance_power, _max_delta_step(params, name)
-    return objective(name, classes=classes, variance_power=power, max_delta_step=step)
+    exact = params.softmax_hessian == "exact"
+    return objective(name, classes=classes, variance_power=power, max_delta_step=step, exact_hessian=exact)
 
 
 def _max_delta_step(params: TreeModel, name: str) -> float:
