@@ -32,6 +32,7 @@ ReleaseSample = Callable[[str, int, RowMask], Released[RowMask]]
 BLOCK_ROWS = 16_384
 """Rows of an encrypted block; the last block may have fewer."""
 _DESCRIBED = 24  # bytes for each sum of a message beside its ciphertexts, at most: cells, sizes, implied bins
+_SEALED = 1024  # bytes of a ciphertext of a sum of which several share something, at most
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ class RowDistributor:
 
     def __init__(self, ctx: Context, private: PrivateKey | None, release: ReleaseSample) -> None:
         self._ctx, self._private, self._release = ctx, private, release
-        self._row_size, self._sums = 0, dict[str, int]()
+        self._sum_size, self._sums = 0, dict[str, int]()
         self._served: set[str] = set()  # the peers that have the rows of a forest
         self._forest_blocks: list[CipherBlock] = []  # for the others
 
@@ -252,12 +253,12 @@ class RowDistributor:
     def expect(self, peer: str, sums: int) -> None:
         """Let a peer send messages of so many sums at most; a sum has no more ciphertexts than a row."""
         self._sums[peer] = max(sums, self._sums.get(peer, 0))
-        self._ctx.expect(peer, self._sums[peer] * (self._row_size + _DESCRIBED))
+        self._ctx.expect(peer, self._sums[peer] * (self._sum_size + _DESCRIBED))
 
     def _measure(self, block: CipherBlock) -> None:
-        size = -(-len(block.data) // max(1, block.shape[0]))
-        if size > self._row_size:
-            self._row_size = size
+        size = -(-max(len(block.data), _SEALED * block.count) // max(1, block.shape[0]))
+        if size > self._sum_size:
+            self._sum_size = size
             for peer in self._sums:
                 self.expect(peer, 0)
 
