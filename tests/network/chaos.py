@@ -87,6 +87,7 @@ FURTHER = {
     "network, gaussian": Case(
         model=NET, encryption="", rows=100, active=LAPLACE.replace("laplace", "gaussian"), keyed=True
     ),
+    "noisy buckets": Case(model='kind = "federboost"\ntrees = 4\ndepth = 2\nbins = 4\nepsilon = 2.0', encryption=""),
 }
 ALL = CASES | FURTHER
 MOMENTS = ("start", "session", "attempt", "agreed", "trees", "saved", "finished")
