@@ -162,3 +162,12 @@ def test_all_columns_that_cannot_be_used_are_named_at_once() -> None:
     assert caught.value.value == tuple(f"here, column {name!r}" for name in ("key", "typo", "list"))
     for about in ("under drop", "'4o'", "list<"):
         assert about in caught.value.reason
+
+
+@pytest.mark.parametrize("head", ["id,a,a", "id,town,,"])
+def test_columns_of_one_name_are_refused_whatever_they_hold(tmp_path: Path, head: str) -> None:
+    """Two texts of one name, such as what separators at the ends of lines leave, ended in a KeyError."""
+    path = tmp_path / "people.csv"
+    path.write_text(f"{head}\n1,x{',y' * (head.count(',') - 1)}\n")
+    with refused(DataError, "columns", field=f"table {str(path)!r}"):
+        read_table(path)

@@ -78,6 +78,18 @@ CASES = {
     "paillier 512": Case(model="trees = 3\ndepth = 2\nbins = 8", encryption="bits = 512\ninsecure = true\nworkers = 1"),
     "paillier 2048": Case(model="trees = 2\ndepth = 2\nbins = 4", parties=TWO, encryption="workers = 1", rows=60),
 }
+FURTHER_FROM = 10_001
+"""The first seed of runs of ``FURTHER``; the plans of smaller seeds stay what they were when they were played."""
+FURTHER = {
+    "network, marvell": Case(
+        model=NET, encryption="", parties=TWO, rows=100, active='[[defense]]\nkind = "marvell"\ns = 4.0', keyed=True
+    ),
+    "network, gaussian": Case(
+        model=NET, encryption="", rows=100, active=LAPLACE.replace("laplace", "gaussian"), keyed=True
+    ),
+    "noisy buckets": Case(model='kind = "federboost"\ntrees = 4\ndepth = 2\nbins = 4\nepsilon = 2.0', encryption=""),
+}
+ALL = CASES | FURTHER
 MOMENTS = ("start", "session", "attempt", "agreed", "trees", "saved", "finished")
 """After which word of a party's log a fault may come; ``start``: of its process."""
 KINDS = {
@@ -155,15 +167,15 @@ class Plan:
 
 def draw(seed: int) -> Plan:
     rng = random.Random(seed)
-    case = rng.choice(list(CASES))
+    case = rng.choice(list(CASES if seed < FURTHER_FROM else FURTHER))
     if rng.random() < HOSTILE:
-        party, kind = rng.choice(CASES[case].parties), rng.choice(HOSTILE_KINDS)
+        party, kind = rng.choice(ALL[case].parties), rng.choice(HOSTILE_KINDS)
         return Plan(seed, case, rng.random() < 0.3, False, Weather(), (), (party, kind, rng.randint(3, 12)))
     relay = rng.random() < 0.3
     mangled = relay and rng.random() < 0.6
     weather = Weather(delay=rng.choice((0.0, 0.0, 0.005, 0.02)), rate=rng.choice((0.0, 0.0, 12.5e6, 1e6)))
     least = 0 if mangled else 1
-    faults = tuple(_fault(rng, CASES[case], relay) for _ in range(rng.choice((least, 1, 1, 2, 2, 3))))
+    faults = tuple(_fault(rng, ALL[case], relay) for _ in range(rng.choice((least, 1, 1, 2, 2, 3))))
     return Plan(seed, case, relay, mangled, weather, faults)
 
 
@@ -363,7 +375,7 @@ class Result:
 
 def play(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
     """Play a plan and compare how it ends; :class:`AssertionError` names the seed."""
-    case, began = CASES[plan.case], time.monotonic()
+    case, began = ALL[plan.case], time.monotonic()
     if plan.hostile:
         return _play_hostile(plan, folder, undisturbed)
     with _companies(plan, folder) as (made, proxies):
@@ -387,7 +399,7 @@ def _play_hostile(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
     """
     assert plan.hostile
     hostile, kind, number = plan.hostile
-    case, began = CASES[plan.case], time.monotonic()
+    case, began = ALL[plan.case], time.monotonic()
     with _companies(plan, folder) as (made, _):
         made.changes[hostile] = (*made.changes.get(hostile, ()), f"hostile={kind},{number}")
         if plan.relay:
@@ -427,7 +439,7 @@ def _play_hostile(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
 
 @contextmanager
 def _companies(plan: Plan, folder: Path) -> Iterator[tuple[Companies, dict[str, Proxy]]]:
-    case = CASES[plan.case]
+    case = ALL[plan.case]
     with ExitStack() as stack:
         made = stack.enter_context(companies(folder, case, relay=plan.relay))
         proxies = {}
@@ -461,7 +473,7 @@ def _write(folder: Path, told: dict[str, Any]) -> None:
 def _summarize(results: Sequence[dict[str, Any]]) -> list[int]:
     """Print what was disturbed, and how much it took; return the seeds of the runs that failed."""
     print(f"\n{'case':32}{'runs':>5}{'ended well':>12}{'faults':>8}{'attempts':>10}{'seconds':>9}")
-    for case in CASES:
+    for case in ALL:
         of_case = [each for each in results if each["case"] == case]
         figures = [sum(each["ok"] for each in of_case), sum(len(each["happened"]) for each in of_case)]
         figures += [sum(each["attempts"] for each in of_case), round(sum(each["seconds"] for each in of_case))]
@@ -489,7 +501,11 @@ def _seeds(arguments: Sequence[str]) -> tuple[list[int], list[str]]:
     """Return the seeds to play, and the other arguments."""
     if arguments[0].endswith(".toml"):
         told = tomllib.loads(Path(arguments[0]).read_text())
-        return [*told["again"], *range(told["first"], told["first"] + told["runs"])], list(arguments[1:])
+        seeds = [
+            *range(told["first"], told["first"] + told["runs"]),
+            *range(FURTHER_FROM, FURTHER_FROM + told["further"]),
+        ]
+        return [*told["again"], *seeds], list(arguments[1:])
     first = int(arguments[1])
     return list(range(first, first + int(arguments[0]))), list(arguments[2:])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chaos import CASES, MOMENTS, Fault, Plan, draw, play
+from chaos import CASES, FURTHER, FURTHER_FROM, MOMENTS, Fault, Plan, draw, play
 from troubled import Weather
 from undisturbed import Undisturbed
 
@@ -57,4 +57,5 @@ def test_a_seed_says_all_that_is_planned() -> None:
     plans = [draw(seed) for seed in range(300)]
     assert plans == [draw(seed) for seed in range(300)]
     assert {plan.case for plan in plans} == set(CASES)
+    assert {draw(FURTHER_FROM + number).case for number in range(30)} == set(FURTHER)
     assert {fault.moment for plan in plans for fault in plan.faults} == set(MOMENTS)

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from chaos import CASES, SPREAD, Fault, Plan, play
+from chaos import ALL, CASES, SPREAD, Fault, Plan, play
 from companies import Case, Companies, defended, sections, silent, together
 from troubled import Weather
 from undisturbed import Undisturbed
@@ -55,7 +55,7 @@ def test_each_party_is_killed_ten_times(seed: int, tmp_path: Path, monkeypatch: 
     """Five runs: fifty kills of each party, at random moments."""
     monkeypatch.setattr(chaos, "PATIENCE", 1200.0)
     case = CASES["several holders, noise"]
-    monkeypatch.setitem(CASES, "long", replace(case, model=case.model.replace("trees = 4", "trees = 150")))
+    monkeypatch.setitem(ALL, "long", replace(case, model=case.model.replace("trees = 4", "trees = 150")))
     draw, parties = random.Random(seed), list(case.parties) * 10
     draw.shuffle(parties)
     kills = tuple(

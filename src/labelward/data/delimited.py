@@ -120,7 +120,9 @@ class _Lines:
             raise self._ragged() or error from error
 
     def decimal(self, table: pa.Table) -> str:
-        """Return the decimal mark, where ``table`` is what they are with a point."""
+        """Return the decimal mark, where ``table`` is what they are with a point; repeated names are refused later."""
+        if len(set(table.column_names)) < len(table.column_names):
+            return "."
         texts = {name: pc.unique(table[name]).to_pylist() for name in self._texts(table)}
         commas = {name: column for name, column in texts.items() if has_commas(column)}
         if not commas:

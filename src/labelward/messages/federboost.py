@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from labelward.messages.base import Message, Observation, Released, RowMask
 from labelward.messages.pivodl import Candidate
 
@@ -16,6 +18,7 @@ class ChosenBuckets(Message, frozen=True):
 
     model: str
     splits: Released[tuple[Candidate, ...]]
+    volatile: ClassVar[tuple[str, ...]] = ("model",)
 
 
 class OwnSides(Observation, frozen=True):
