@@ -24,7 +24,7 @@ def evaluation(self: Evaluator, task: Task) -> Evaluation:
         seed=task.seed,
         rows=task.rows,
         share=task.share,
-        points=(Point(values=values),),
+        points=(Point(values),),
     )
 
 

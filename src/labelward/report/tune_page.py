@@ -24,6 +24,8 @@ _WITHIN = 0.01
 """Utility that may be given up for less leakage, in the sentence that names one setting."""
 _PLACES = 40
 """Places of the hypervolume's history that are drawn, at most."""
+_CELLS = 30
+"""Places of a plot along each axis; in each at most one of the settings compared is drawn."""
 _TITLES = {"utility": "loss of utility", "cost": "cost in seconds", "leakage": "leakage"}
 
 
@@ -197,7 +199,7 @@ def _plots(search: StoredSearch) -> list[Image]:
     images = []
     for first, second in itertools.combinations(range(len(names)), 2):
         groups = {
-            "compared": [(values[first], values[second]) for values in seen],
+            "compared": apart([(values[first], values[second]) for values in seen]),
             "front": [(point.found[first], point.found[second]) for point in search.front],
         }
         if any(point.confirmed for point in search.front):
@@ -213,6 +215,17 @@ def _plots(search: StoredSearch) -> list[Image]:
             lines["within the limits"] = [Spread.of([search.summary.feasible[place - 1]]) for place in places]
         images.append(curves("Hypervolume", places, lines, "trainings", "hypervolume"))
     return images
+
+
+def apart(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the points without those that would lie on an earlier one: a search compares tens of thousands."""
+    if not points:
+        return []
+    values = np.array(points)
+    low, high = values.min(axis=0), values.max(axis=0)
+    cells = np.floor((values - low) / np.where(high > low, high - low, 1.0) * _CELLS)
+    _, first = np.unique(cells, axis=0, return_index=True)
+    return [points[at] for at in sorted(first.tolist())]
 
 
 def _effects(search: StoredSearch) -> list[tuple[str, list[str]]]:

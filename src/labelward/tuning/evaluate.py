@@ -258,13 +258,12 @@ class Evaluator:
                 if self._hopeless(first["points"], task.cheapest):
                     return first | {"status": "cut", "reason": f"leaks beyond the limit with {self.length} = {begun}"}
         run = _Run(self, job, variant, task, prefixes=bool(lengths))
-        points = [
-            Point(differs={self.length: each}, values=self.objectives.values(run.first(each))) for each in lengths
-        ]
-        last = Point(values=self.objectives.values(run.whole()))
+        points = [Point(self.objectives.values(run.first(each)), each) for each in lengths]
+        last = Point(self.objectives.values(run.whole()))
         counted = run.end[0].as_dict()
         return {
             "reason": reason,
+            "varies": self.length if points else "",
             "points": (*points, last),
             "counts": {name: counted[name] for name in ("encryptions", "additions", "decryptions")},
         }
@@ -274,7 +273,7 @@ class Evaluator:
         setting = {**task.setting, self.length: length}
         found = self._measured(*self.space.job_of(setting), dataclasses.replace(task, setting=setting, cheapest=None))
         *points, last = found["points"]
-        return found | {"points": (*points, Point(differs={self.length: length}, values=last.values))}
+        return found | {"varies": self.length, "points": (*points, Point(last.values, length))}
 
     def _hopeless(self, points: Sequence[Point], cheapest: float) -> bool:
         """Return whether the beginning leaks beyond the limit, and costs no less than a setting within all limits.

@@ -23,16 +23,16 @@ SEARCH_FILE, LEDGER_FILE, FRONT_FILE, RESULT_FILE = "search.json", "evaluations.
 SETTINGS = "settings"
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A setting's figures: of a training, or of its first trees.
+class Point(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A setting's figures: of a training, or of its first trees or epochs. A list in the file, as most lines have many.
 
     Attributes:
-        differs: what differs from the setting of the training.
         values: the objectives, in their order, all minimized.
+        length: how many first trees or epochs; None: the training's own.
     """
 
     values: tuple[float, ...]
-    differs: dict[str, Any] = {}
+    length: int | None = None
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,7 +47,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         status: ``"refused"``: model or defenses do not take the setting; ``"failed"``: the training did not end;
             ``"cut"``: it was ended early, so that only its first trees are points.
         reason: of a refusal, failure or cut; why first trees are no points, if they are not.
-        points: the training last, before it its first trees.
+        varies: the variable whose first values are points as well; empty: none.
+        points: the training last, before it its first trees or epochs.
         counts: ciphertext operations.
         seconds: of a processor, for training and attacks.
     """
@@ -62,13 +63,15 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     share: float = 1.0
     status: Literal["done", "cut", "refused", "failed"] = "done"
     reason: str = ""
+    varies: str = ""
     points: tuple[Point, ...] = ()
     counts: dict[str, int] = {}
     seconds: float = 0.0
 
     def compared(self) -> list[tuple[dict[str, Any], tuple[float, ...]]]:
         """Return setting and objectives of each point."""
-        return [({**self.setting, **point.differs}, point.values) for point in self.points]
+        lengths = [{} if point.length is None else {self.varies: point.length} for point in self.points]
+        return [({**self.setting, **each}, point.values) for each, point in zip(lengths, self.points, strict=True)]
 
 
 class SearchRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -23,6 +23,7 @@ from labelward.tuning.pareto import Points
 
 ICA = "instance-clustering"
 _MOST_LOSS = 0.5
+_DIGITS = 10
 
 Leakage = Mapping[tuple[str, ComponentSpec], Mapping[str, Any]]
 """By party and attack its metrics."""
@@ -81,12 +82,12 @@ class Objectives:
         return "auc" if self.classes == 2 else "accuracy" if self.classes else "r2"
 
     def values(self, figures: Figures) -> tuple[float, ...]:
-        """Return them for one setting, all to be minimized.
+        """Return them for one setting, all to be minimized, with as many digits as a ledger keeps.
 
         Raises:
             JobError: a metric that the rows of this job do not have.
         """
-        return tuple(self._value(name, figures) for name in self.names)
+        return tuple(float(f"{self._value(name, figures):.{_DIGITS}g}") for name in self.names)
 
     def bounds(self, dearest: Figures) -> Points:
         """Return fixed bounds, float64 [2, objectives]: they depend on no other setting than the dearest one."""
