@@ -25,6 +25,8 @@ from labelward.job import (
 from labelward.studies.references import Claim, FigureKey, ReferenceFigure
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
 ATTACKER = "telco"
@@ -44,6 +46,11 @@ class StudyDataset:
         generate: makes the table of a seed, for datasets that are drawn anew for each seed or derived from another.
         party_columns: columns by party; empty: dealt out by share.
         fine_tuning: further parameters of those that fine-tune the bottom model.
+        shape: rows, columns without the label, and classes of the paper's dataset, which a file of the user's must
+            have; 0: any number.
+        file: the user's file that is read in place of the catalogue.
+        like: the dataset at hand that it is shown beside, where nothing is at hand of it.
+        convert: makes the table that is trained on from the file's; None: it is that already.
         hidden_attribute: a column that no party has; whether a row is above its median is inferred in a second step.
     """
 
@@ -67,6 +74,10 @@ class StudyDataset:
     on_request: bool = False  # whether it runs only if it, or a part, is named
     hidden_attribute: str = ""
     categories: Literal["native", "dummies", "hashed"] = "dummies"  # encoding of text columns
+    shape: tuple[int, int, int] | None = None
+    file: Path | None = None
+    like: str = ""
+    convert: Callable[[pa.Table], pa.Table] | None = None
 
     @property
     def label(self) -> str:
@@ -210,6 +221,7 @@ class Study:
 
     Attributes:
         unavailable: titles, by name, of the paper's datasets of which no copy is known.
+        own: those of them that can be read from a file of the user's.
         printed: figures of the paper, by part and key.
         reference: figures of the independent implementation, by key.
         judged_rates: defenses whose encrypted sums must lie on the paper's side of those of the undefended training.
@@ -223,6 +235,7 @@ class Study:
     settings: tuple[StudySetting, ...]  # what the parts are made of
     parts: tuple[StudyPart, ...]  # in the paper's order
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    own: tuple[StudyDataset, ...] = ()
     test_size: float = 0.2  # share of test rows
     validation_size: float = 0.0  # share of the other rows for validation
     first_seed: int = 1  # the first seed
