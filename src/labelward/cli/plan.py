@@ -55,7 +55,7 @@ def plan(
     remote = RemoteShape(rows=rows, columns=_columns(columns or []), classes=classes)
     with prefix_job_file(job_file):
         job = load_job(job_file)
-        warn_insecure(insecure_settings(job))
+        warn_insecure(insecure_settings(job), ahead=True)
         found = estimate_cost(job, seed=seed, variant=defense, link=link, remote=remote)
     if json:
         print_json(_as_json(found))
