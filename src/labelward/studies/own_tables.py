@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labelward.data import read_table
-from labelward.errors import DataError, InputError, unknown_name
+from labelward.errors import Code, DataError, InputError, unknown_name
 from labelward.studies.spec import Study, StudyDataset
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def check_table(dataset: StudyDataset, table: pa.Table, file: Path) -> None:
         return
     found = table.num_rows, table.num_columns - 1, len(table[LABEL].unique())
     wanted = dataset.shape
-    codes = ("rows", "columns", "labels")
+    codes: tuple[Code, ...] = ("rows", "columns", "labels")
     for what, code, has, expected in zip(("rows", "columns", "classes"), codes, found, wanted, strict=True):
         if expected and has != expected:
             raise DataError(
