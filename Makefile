@@ -9,6 +9,9 @@ HASHED ?=
 
 FUZZ_INPUTS ?= 1000000
 
+FIGURES_OUT ?= figures
+FULL        ?=
+
 CHAOS_RUNS ?= 200
 CHAOS_SEED ?= 1
 CHAOS_OUT  ?= chaos-nightly
@@ -17,7 +20,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-network test test-slow chaos chaos-nightly fuzz check bench hashes clean
+.PHONY: help figures demo demo-network test test-slow chaos chaos-nightly fuzz check bench hashes clean
 
 help:
 	@echo "make demo           audit a shipped example under real encryption; SMALL=1 for a short one, OUT=DIR for another folder"
@@ -27,6 +30,7 @@ help:
 	@echo "make chaos          disturb CHAOS_RUNS=200 runs between companies, drawn from CHAOS_SEED=1; each must end as if undisturbed"
 	@echo "make chaos-nightly  the 1,000 runs of tests/network/nightly.toml; goes on where it was stopped (CHAOS_OUT=chaos-nightly)"
 	@echo "make fuzz           feed every reader FUZZ_INPUTS=1000000 inputs near valid ones, guided by coverage; broken ones: fuzz-found/"
+	@echo "make figures        the studies of three papers into FIGURES_OUT=figures, in JOBS=2 processes; goes on where it was stopped; FULL=1: networks of the paper's size"
 	@echo "make check          formatter, linter, strict types"
 	@echo "make bench          time what the notes state"
 	@echo "make clean          remove the environment and what tools leave; audits stay"
@@ -55,6 +59,11 @@ chaos-nightly: $(VENV)/.for-development
 fuzz: $(VENV)/.for-development
 	@$(PIP) --constraint constraints.txt --editable '.[test,fuzz]'
 	$(BIN)/python tests/fuzz/fuzz.py --inputs $(FUZZ_INPUTS)
+
+figures: $(VENV)/.for-use
+	@$(BIN)/labelward study id2graph --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph"
+	@$(BIN)/labelward study ica --jobs $(JOBS) --out "$(FIGURES_OUT)/ica"
+	@$(BIN)/labelward study label-inference --jobs $(JOBS) --out "$(FIGURES_OUT)/label-inference$(if $(FULL),-full)" $(if $(FULL),--full)
 
 check: $(VENV)/.for-development
 	$(BIN)/ruff format --check .

@@ -69,6 +69,7 @@ Code = Literal[
     "rows",  # ids, counts or order of rows
     "labels",  # what cannot be learned or scored
     "values",  # cells that cannot be used
+    "diverged",  # a training whose numbers are not finite any more
     # peers
     "disagreement",  # on job, version, rows or model, before anything starts
     "identity",  # a certificate of somebody else, or of an untrusted authority

@@ -14,6 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import v_measure_score
 
+from blames import refused_about
 from labelward.data import RawTables, as_table, load_dataset, load_tables
 from labelward.data.column_partition import column_counts
 from labelward.data.splitting import check_split
@@ -110,6 +111,14 @@ def test_a_draw_in_which_a_side_lacks_a_class_is_refused():
         others = np.setdiff1d(np.arange(40), getattr(split, side))
         label[others] = np.arange(len(others)) % 2
         check_refusal(job, rows(label=label), "labels", f"[data] {key}", "1", "row has class")
+
+
+def test_a_class_with_fewer_rows_than_parts_is_named():
+    """No other share and no other draw would help: sides do not depend on labels, so nothing can be stratified."""
+    label = np.arange(40) % 2
+    label[:2] = 7
+    with refused_about("each of 3 parts", DataError, "labels", value="7"):
+        load_dataset(make_job({"validation_size": 0.25}), 1, rows(label=label))
 
 
 def test_published_splits_cut_the_tables_before_the_parties_have_them():

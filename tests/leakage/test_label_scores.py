@@ -25,16 +25,22 @@ def test_two_classes_by_hand():
     guess, truth = np.array([0, 0, 1, 1, 0]), np.array([0, 0, 0, 1, 1])
     scores = np.column_stack([np.zeros(5), [0.1, 0.2, 0.8, 0.9, 0.3]])
     found = score_labels(guess, truth, scores, classes=2)
-    assert found == {"accuracy": 0.6, "auc": pytest.approx(5 / 6), "f1": 0.5}
+    right = {"accuracy": 0.6, "balanced_accuracy": pytest.approx((2 / 3 + 1 / 2) / 2)}
+    assert found == {**right, "auc": pytest.approx(5 / 6), "f1": 0.5}
     assert label_chance(guess, truth, scores, classes=2) == pytest.approx(
-        {"accuracy": 0.6 * 0.6 + 0.4 * 0.4, "auc": 0.5, "f1": 2 * 0.16 / 0.8}
+        {"accuracy": 0.6 * 0.6 + 0.4 * 0.4, "balanced_accuracy": 0.5, "auc": 0.5, "f1": 2 * 0.16 / 0.8}
     )
 
 
 def test_without_scores_the_guess_ranks():
     guess, truth = np.array([0, 1, 1, 0]), np.array([0, 0, 1, 1])
     assert score_labels(guess, truth, classes=2)["auc"] == 0.5
-    assert score_labels(truth, truth, classes=2) == {"accuracy": 1.0, "auc": 1.0, "f1": 1.0}
+    assert score_labels(truth, truth, classes=2) == {
+        "accuracy": 1.0,
+        "balanced_accuracy": 1.0,
+        "auc": 1.0,
+        "f1": 1.0,
+    }
 
 
 def test_five_best_of_seven():
@@ -50,6 +56,13 @@ def test_a_class_that_does_not_occur_is_left_out_of_means():
     found = score_labels(np.array([0, 1, 2, 1]), np.array([0, 1, 0, 1]), classes=3)
     assert found["f1"] == pytest.approx((2 / 3 + 1) / 2)
     assert found["auc"] == pytest.approx((0.75 + 1) / 2)
+
+
+def test_a_constant_guess_is_at_chance_however_unbalanced_the_classes():
+    truth = np.repeat([0, 1], [95, 5])
+    found, chance = (score(np.zeros(100, np.int64), truth, classes=2) for score in (score_labels, label_chance))
+    assert found["accuracy"] == 0.95
+    assert found["balanced_accuracy"] == chance["balanced_accuracy"] == 0.5
 
 
 def test_rows_of_one_class_only_rank_nothing():

@@ -18,6 +18,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.auditing import audit as auditing
 from labelward.auditing.audit import audit
 from labelward.cli.app import app
 from labelward.errors import Code, JobError
@@ -28,7 +29,9 @@ from labelward.leakage import run_attack
 from labelward.leakage.baselines import fit_logistic
 from labelward.party.view import View
 from labelward.protocols.splitnn.share import NetShare
+from labelward.report.narrative import diverged_notice
 from labelward.report.page import write_report
+from labelward.runs.malicious_runs import diverged_runs
 from labelward.runs.schema import ResultRow, read_run, run_folder
 from refusals import refused
 from standing import listed
@@ -75,11 +78,31 @@ def test_each_attack_has_a_row_with_what_it_is_compared_with(nets: Finished) -> 
     assert len(listed(rows)) == 8
     for kind in ("passive-completion", "active-completion"):
         found = leak(attacked(rows, kind))
-        assert found["primary"] == "accuracy"
+        assert found["primary"] == "balanced_accuracy"
         assert set(found["beside"]) == {"logistic", "boosted", "all labels"}
         assert found["without_view"].keys() == found["chance"].keys() >= {"accuracy", "auc", "f1", "outside_accuracy"}
     assert leak(attacked(rows, "direct"))["accuracy"] == 1.0  # the sign of a logit's gradient names the class
     assert "beside" not in leak(attacked(rows, "clustering"))
+
+
+def test_an_attacker_that_breaks_the_training_does_not_end_the_audit(
+    job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compounding steps of the published code; the other attacks have their rows, and nothing is trained again."""
+    attack = [
+        {"kind": "active-completion", "reading": "published", "gamma": 1e6, "most": 1e9, **COMPLETION},
+        {"kind": "direct"},
+    ]
+    made = job(**{**JOB, "defense": None, "attack": attack})
+    rows = audit(made, tmp_path / "out")
+    assert [row.attack["kind"] for row in listed(rows) if row.attack] == ["direct"]
+    (found,) = diverged_runs(tmp_path / "out")
+    assert (found.party, found.behavior["kind"], found.seed) == ("telco", "malicious-optimizer", 1)
+    assert not list((tmp_path / "out").glob("runs/*/*malicious*/*/view"))
+    assert diverged_notice([found])
+    write_report(tmp_path / "out")
+    monkeypatch.setattr(auditing, "run_training", None)
+    assert audit(made, tmp_path / "out") == rows
 
 
 def test_an_active_attack_has_a_run_of_its_own(nets: Finished) -> None:

@@ -335,6 +335,17 @@ def test_of_source_codings(coding: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert check({"kind": "splitnn"}, "lpsc").whole > 0
 
 
+@pytest.mark.parametrize("kind", ["forest", "secureboost"])
+def test_of_purity_by_algorithm_4(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a node is grown by the active party alone shows in no request, order, size or absence beyond its rows."""
+    monkeypatch.setitem(REQUIRED, "purity-threshold", {"threshold": 0.8, "hide": "algorithm-4"})
+    assert check({"kind": kind}, "purity-threshold").whole > 0
+
+
+def test_of_exact_hessians() -> None:
+    assert check({"kind": "secureboost", "softmax_hessian": "exact"}, classes=3).compared["TreeStart"] > 0
+
+
 def test_every_defense_is_covered() -> None:
     for defense in DEFENSES.classes():
         assert any(fits(kind, defense) for kind in MODELS.classes()), defense

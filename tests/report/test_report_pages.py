@@ -11,6 +11,8 @@ from stored_audit import JOB, LOCAL, lmid, make_leakage, make_row, make_run, reg
 
 from labelward.report.narrative import (
     budget_notice,
+    constant_notice,
+    diverged_notice,
     headline,
     insecure_warning,
     missing_details_warning,
@@ -21,6 +23,7 @@ from labelward.report.narrative import (
 )
 from labelward.report.page import write_report
 from labelward.report.summary import summary_table
+from labelward.runs.malicious_runs import DivergedRun
 from labelward.runs.schema import EngineInfo, ResultRow, append_row, write_run
 from pages import check_page, page_text
 
@@ -191,7 +194,33 @@ def test_notices() -> None:
     notices = {
         "leakage budget": budget_notice(0.3),
         "reading hints": [reading_hint("v_measure"), reading_hint("v_measure", regression=True), reading_hint("auc")],
-        "insecure": [insecure_warning(["plain engine"]), insecure_warning(["512-bit key", "seeded protection"])],
+        "insecure": [
+            insecure_warning(["plain engine"]),
+            insecure_warning(["plain engine"], ahead=True),
+            insecure_warning(["512-bit key", "seeded protection"]),
+        ],
+        "constant guesses": constant_notice(
+            summary_table(
+                make_row(
+                    seed=seed,
+                    attack={"kind": "passive-completion"},
+                    leakage=make_leakage(found, 0.0) | {"f1": 0.3, "auc": 0.81},
+                )
+                for seed, found in ((1, 0.0), (2, 0.4), (3, 0.0))
+            )
+        ),
+        "diverged": diverged_notice(
+            [
+                DivergedRun(
+                    party="telco",
+                    behavior={"kind": "malicious-optimizer", "reading": "published"},
+                    defense="none",
+                    seed=seed,
+                    reason="not finite",
+                )
+                for seed in (2, 1)
+            ]
+        ),
         "incomplete": [unfinished_warning(7, 10, cut_off=True), unfinished_warning(10, 10, cut_off=True)],
         "missing details": [missing_details_warning(4, 4), missing_details_warning(1, 4)],
         "published split": published_split_notice("reference"),

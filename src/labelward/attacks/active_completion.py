@@ -12,10 +12,10 @@ from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.nets.view_gradients import has_gradients
 from labelward.attacks.passive_completion import Completion
 from labelward.errors import DataError
-from labelward.parameters import NonNegativeFloat
+from labelward.parameters import NonNegativeFloat, PositiveFloat
 from labelward.party.view import View
 
-_OPTIMIZER = ("beta", "gamma", "least", "most", "reading")
+_OPTIMIZER = ("beta", "gamma", "least", "most", "rate", "base", "reading")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,19 @@ class ActiveCompletion(Completion):
     most: Annotated[NonNegativeFloat, Meta(description="Upper bound of the malicious optimizer's scaling factor.")] = (
         5.0
     )
+    rate: Annotated[
+        PositiveFloat | None,
+        Meta(
+            description="Learning rate of the malicious optimizer; it follows the schedule of the job. Left out: that "
+            "of the job, with which the attacker is slower than honest parties with momentum."
+        ),
+    ] = None
+    base: Annotated[
+        Literal["momentum", "adam"],
+        Meta(
+            description="What the malicious optimizer scales: the velocity ('momentum'), or the steps of Adam ('adam')."
+        ),
+    ] = "momentum"
     reading: Annotated[
         Literal["velocity", "published"],
         Meta(

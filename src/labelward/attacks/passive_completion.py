@@ -17,6 +17,7 @@ from labelward.attacks.gradient_sign import GradientSign
 from labelward.attacks.nets.view_embeddings import own_embeddings
 from labelward.attacks.nets.view_gradients import has_gradients, require_passive_view
 from labelward.errors import DataError
+from labelward.metrics.registry import BALANCED
 from labelward.parameters import NonNegativeFloat, PositiveFloat, PositiveInt
 from labelward.party.view import View
 
@@ -33,7 +34,7 @@ Known = tuple[NDArray[np.int64], NDArray[np.int64]]
 class Completion(AfterEpoch):
     """The common part of passive and active completion."""
 
-    primary: ClassVar[str] = "accuracy"
+    primary: ClassVar[str] = BALANCED
     models: ClassVar[tuple[str, ...]] = ("splitnn",)
 
     auxiliary: Annotated[
@@ -64,9 +65,12 @@ class Completion(AfterEpoch):
     batch_size: Annotated[PositiveInt, Meta(description="Labeled rows per step, and unlabeled rows per step.")] = 16
     learning_rate: Annotated[PositiveFloat, Meta(description="Learning rate of Adam.")] = 2e-3
     unlabeled_weight: Annotated[
-        NonNegativeFloat,
-        Meta(description="Final weight of the loss on unlabeled rows; it rises linearly from 0 over all steps."),
-    ] = 50.0
+        NonNegativeFloat | None,
+        Meta(
+            description="Final weight of the loss on unlabeled rows; it rises linearly from 0 over all steps. 50 is "
+            "the published one. Left out: the one of 50, 5 and 0.5 that agrees best with known rows that were held out."
+        ),
+    ] = None
     temperature: Annotated[PositiveFloat, Meta(description="Temperature for sharpening guessed labels.")] = 0.8
     alpha: Annotated[PositiveFloat, Meta(description="Parameter of the beta distribution of MixUp coefficients.")] = (
         0.75
@@ -131,14 +135,42 @@ class Completion(AfterEpoch):
                 value=view.party,
             )
         known = self._known(view, own, aux, rng)
-        made = self.learned(bottom(), own, own.features, known, aux.classes, rng=rng)
+        made, notes = self._completed(bottom, own, known, aux.classes, rng)
         scores = made.probabilities(own.features)
         scores[aux.known_rows] = np.eye(aux.classes)[aux.known_labels]
-        guess = LabelGuess(values=scores.argmax(axis=1), kind="labels", scores=scores, notes={"loss": made.loss})
+        guess = LabelGuess(values=scores.argmax(axis=1), kind="labels", scores=scores, notes=notes)
         if own.outside is None or not len(own.outside):
             return guess
         outside = made.probabilities(own.outside)
         return replace(guess, outside=LabelGuess(values=outside.argmax(axis=1), kind="labels", scores=outside))
+
+    def _completed(
+        self, bottom: Callable[[], Any], own: AttackerData, known: Known, classes: int, rng: np.random.Generator
+    ) -> tuple[CompletedModel, dict[str, float]]:
+        """Return the completed model, and notes; without a given weight the best one whose guesses are not constant."""
+        from labelward.attacks.nets.weight_choice import ranked_weights, spread_of, try_weights
+
+        def fit(attack: Completion, known: Known, weight: float) -> CompletedModel:
+            chosen = replace(attack, unlabeled_weight=weight)
+            return chosen.learned(bottom(), own, own.features, known, classes, rng=rng)
+
+        if self.unlabeled_weight is not None:
+            made = fit(self, known, self.unlabeled_weight)
+            return made, {"loss": made.loss}
+        half = replace(self, steps=-(-self.steps // 2))
+        trials = try_weights(
+            lambda told, weight: fit(half, told, weight).probabilities(own.features), known, classes, rng=rng
+        )
+        for weight in ranked_weights(trials):
+            made = fit(self, known, weight)
+            guess = np.delete(made.probabilities(own.features).argmax(axis=1), known[0])
+            if spread_of(guess, classes) or not len(guess):
+                break
+        agreements = {each.weight: each.agreement for each in trials}
+        notes = {"loss": made.loss, "unlabeled_weight": weight}
+        if np.isfinite(agreement := agreements.get(weight, np.nan)):
+            notes["held_out_agreement"] = agreement
+        return made, notes
 
     def learned(
         self,
@@ -215,9 +247,10 @@ class PassiveCompletion(Completion):
     Reference: Section 3.3, Appendix B and Table 7a of the label inference paper. The head and the rest of the defaults
     are the published code's.
 
-    Differences from the paper: of texts embeddings are mixed, as MixText mixes hidden states, but without its
-    augmentation. From the published code: shares are drawn for each pair; the last step counts, not the best by the
-    true labels; one run of steps instead of epochs.
+    Differences from the paper: the weight of unlabeled rows is chosen (:mod:`labelward.attacks.nets.weight_choice`);
+    ``unlabeled_weight = 50`` is the published one. Of texts embeddings are mixed, as MixText mixes hidden states, but
+    without its augmentation. From the published code: shares are drawn for each pair; the last step counts, not the
+    best by the true labels; one run of steps instead of epochs.
     """
 
     kind: ClassVar[str] = "passive-completion"

@@ -34,7 +34,7 @@ from labelward.auditing.traffic import wire_flows
 from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables, warn_of_label_proxies
 from labelward.defenses import DEFENSES
 from labelward.defenses.leakage_meter import LeakageMeter
-from labelward.errors import DataError, InputError, JobError, OutputError, PolicyError
+from labelward.errors import DataError, InputError, JobError, LabelwardError, OutputError, PolicyError
 from labelward.federation.components import (
     attack_with_defaults,
     check_job,
@@ -67,7 +67,14 @@ from labelward.protocols.family import ModelFamily
 from labelward.rng import SecureRandom
 from labelward.runs.directory import check_output, locked_output, store_data, store_source, stored_job
 from labelward.runs.estimate import Estimate
-from labelward.runs.malicious_runs import MaliciousRun, malicious_behavior, malicious_runs
+from labelward.runs.malicious_runs import (
+    DivergedRun,
+    MaliciousRun,
+    malicious_behavior,
+    malicious_runs,
+    read_diverged,
+    write_diverged,
+)
 from labelward.runs.private_seeds import PRIVATE_FILE, Seeds, keep_seeds, resolve_seeds, stored_seeds
 from labelward.runs.provenance import library_versions, processor
 from labelward.runs.schema import (
@@ -357,6 +364,8 @@ class _Audit:
     def _finished(self, seed: int, variant: Variant, deviation: MaliciousRun | None) -> bool:
         keys = {self._row(seed, variant, party, attack).key() for party, attack in self._attackers(deviation)}
         slug = "" if deviation is None else deviation.slug
+        if deviation is not None and read_diverged(run_folder(self.out, variant.as_list(), seed, slug)) is not None:
+            return True
         return keys <= self.done and read_run(self.out, variant.as_list(), seed, slug) is not None
 
     def _attackers(self, deviation: MaliciousRun | None) -> list[tuple[str | None, ComponentSpec | None]]:
@@ -418,18 +427,24 @@ class _Audit:
         detail = _label(variant, at.seed, deviation)
         policies = monitored_chains(self.job, at.data, variant, seed=at.seed)[self.job.active.name]
         estimate = estimate_or_none(at.prospect, policies)
-        training = run_training(
-            self.job,
-            at.data,
-            variant,
-            self.engine,
-            folder,
-            seed=at.seed,
-            watch=self.watch,
-            detail=detail,
-            protections=self.protections,
-            deviation=deviation,
-        )
+        try:
+            training = run_training(
+                self.job,
+                at.data,
+                variant,
+                self.engine,
+                folder,
+                seed=at.seed,
+                watch=self.watch,
+                detail=detail,
+                protections=self.protections,
+                deviation=deviation,
+            )
+        except LabelwardError as error:
+            if deviation is None or error.code != "diverged":
+                raise
+            self._diverged(folder, at.seed, variant, deviation, error)
+            return
         run = _Run(at, deviation, folder, training, estimate)
         worth = utility(self.programs, training.ended.margins, at.data, at.beside)
         rows, accounts = self._attack(run, utility=worth, cost=training.ended.cost)
@@ -442,6 +457,22 @@ class _Audit:
             if row.key() not in self.done:
                 append_row(self.out, row)
                 self.done.add(row.key())
+
+    def _diverged(
+        self, folder: Path, seed: int, variant: Variant, deviation: MaliciousRun, error: LabelwardError
+    ) -> None:
+        """Store that a deviating party broke the training: it has no model, and the attack no view that is whole."""
+        self.watch("diverged", 0, 0, _label(variant, seed, deviation))
+        shutil.rmtree(folder, ignore_errors=True)
+        private_folder(folder)
+        run = DivergedRun(
+            party=deviation.party,
+            behavior=deviation.behavior.as_dict(),
+            defense=variant_without_defaults(variant).label,
+            seed=seed,
+            reason=error.reason,
+        )
+        write_diverged(folder, run)
 
     def _earlier(self, seed: int, variant: Variant, deviation: MaliciousRun | None) -> list[ResultRow]:
         """Return the stored rows of a training that came to its end; empty if it did not."""

@@ -33,11 +33,11 @@ def warn(message: str, kind: Literal["warning", "note"] = "warning") -> None:
     typer.echo(quoted(f"{kind}: {message}", _LONGEST_WARNING), err=True)
 
 
-def warn_insecure(reasons: Sequence[str]) -> None:
-    """Warn about an insecure run; no output for a secure one."""
+def warn_insecure(reasons: Sequence[str], *, ahead: bool = False) -> None:
+    """Warn about an insecure run, or ahead of one; no output for a secure one."""
     from labelward.report.narrative import insecure_warning
 
-    text = insecure_warning(reasons)
+    text = insecure_warning(reasons, ahead=ahead)
     if text is not None:
         warn(text)
 

@@ -12,13 +12,22 @@ from labelward.cli._output import print_table
 
 if TYPE_CHECKING:
     from labelward.report.summary import Spread, SummaryRow
+    from labelward.runs.malicious_runs import DivergedRun
     from labelward.runs.schema import ResultRow
 
 
-def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> None:
+def print_summary(rows: Sequence[ResultRow], budget: float | None = None, diverged: Sequence[DivergedRun] = ()) -> None:
     """Print a table and summary sentences for each (dataset, model, engine)."""
     from labelward.report.column_leakage import about_columns, about_labels, column_sentences
-    from labelward.report.narrative import budget_notice, headline, scope_notice, split_notice, without_standing
+    from labelward.report.narrative import (
+        budget_notice,
+        constant_notice,
+        diverged_notice,
+        headline,
+        scope_notice,
+        split_notice,
+        without_standing,
+    )
     from labelward.report.summary import summary_table
 
     tables: dict[tuple[str, ...], list[SummaryRow]] = {}
@@ -33,7 +42,8 @@ def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> Non
         print_table(title, *_cells(without_standing(table)), words=3, spare=("traffic", "training time", "chance"))
         if columns:
             print_table(f"{title}: columns of other parties", *_cells(columns), words=3, spare=("chance",))
-        notices = (*scope_notice(table), *budget_notice(budget), *split_notice(table))
+        notices = (*constant_notice(table), *scope_notice(table), *budget_notice(budget), *split_notice(table))
+        notices = (*notices, *diverged_notice(diverged))
         for sentence in (*headline(table, None), *notices, *column_sentences(columns)):
             typer.echo(sentence)
 

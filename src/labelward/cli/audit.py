@@ -105,9 +105,10 @@ def demo_job(*, small: bool) -> Job:
 
 
 def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, json: bool, quiet: bool) -> None:
-    warn_insecure(insecure_settings(job))
+    warn_insecure(insecure_settings(job), ahead=True)
     warn_of_model(job)
     from labelward.auditing.audit import audit as run_audit
+    from labelward.runs.malicious_runs import diverged_runs
 
     try:
         with ProgressDisplay("starting", quiet=quiet) as progress:
@@ -122,7 +123,7 @@ def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, jso
     if json:
         print_json(as_json(out, page, rows))
         return
-    print_summary(rows, job.leakage.budget)
+    print_summary(rows, job.leakage.budget, diverged_runs(out))
     if page is not None:
         typer.echo(f"report: {page}")
 

@@ -64,7 +64,7 @@ def plan(
     remote = RemoteShape(rows=rows, columns=_columns(columns or []), classes=classes)
     with prefix_job_file(job_file):
         job = load_job(job_file)
-        warn_insecure(insecure_settings(job))
+        warn_insecure(insecure_settings(job), ahead=True)
         if job.model.kind == SPLIT_NETWORK:
             if link is not None:
                 raise InputError(

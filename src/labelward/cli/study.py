@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the study; without it, all are listed.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; an unfinished study in it is resumed.")]
 Parts = Annotated[list[str] | None, typer.Option("--part", help="A part by its name; repeatable.")]
-Tables = Annotated[list[int] | None, typer.Option("--table", help='A table: short for --part "table N"; repeatable.')]
+Tables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--table",
+        metavar="N|NAME=FILE",
+        help='A table of the paper: short for --part "table N". Or a file with a column label that holds a dataset of '
+        "the paper; repeatable.",
+    ),
+]
 Figures = Annotated[
     list[int] | None, typer.Option("--figure", help='A figure: short for --part "figure N"; repeatable.')
 ]
@@ -66,7 +75,8 @@ def study(
         field, reason = ("NAME", "names the study") if name is None else ("--out", "is the folder for the results")
         raise InputError(f"must be given; it {reason}", code="missing", field=field)
     selected = find_study(name)
-    parts = [*(part or ()), *(f"table {each}" for each in table or ()), *(f"figure {each}" for each in figure or ())]
+    numbers, files = _tables(table or ())
+    parts = [*(part or ()), *(f"table {each}" for each in numbers), *(f"figure {each}" for each in figure or ())]
     if appendix:
         parts += [each.name for each in selected.parts if each.appendix] or ["appendix"]
     if full:
@@ -77,10 +87,26 @@ def study(
     names = [each.strip() for group in datasets or () for each in group.split(",") if each.strip()]
     try:
         with ProgressDisplay("starting", quiet=quiet) as board:
-            result = run_study(selected, out, parts=parts, datasets=names, seeds=seeds, jobs=jobs, watch=board)
+            result = run_study(
+                selected, out, parts=parts, datasets=names, tables=files, seeds=seeds, jobs=jobs, watch=board
+            )
     except KeyboardInterrupt:
         fail(f"finished trainings remain in {out}; run the same command again to resume", 2, "interrupted")
     _report(result, out)
+
+
+def _tables(given: Sequence[str]) -> tuple[list[int], dict[str, Path]]:
+    """Return the numbers of tables, and files by dataset."""
+    numbers, files = [], dict[str, Path]()
+    for each in given:
+        name, equals, file = each.partition("=")
+        if equals and name and file:
+            files[name] = Path(file)
+        elif each.isdecimal():
+            numbers.append(int(each))
+        else:
+            raise InputError("must be a number or NAME=FILE", code="type", field="--table", value=each)
+    return numbers, files
 
 
 def _list_studies() -> None:

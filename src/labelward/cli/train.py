@@ -47,7 +47,7 @@ def train_command(
     job = load_job(job_file)
     if seed is None:
         seed = default_seed(job, earlier)
-    warn_insecure(insecure_settings(job))
+    warn_insecure(insecure_settings(job), ahead=True)
     with prefix_job_file(job_file):
         warn_of_model(job)
     try:

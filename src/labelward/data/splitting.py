@@ -144,6 +144,8 @@ def check_classes_present(data: DataSection, split: DataSplit, labels: NDArray[A
     """
     train_key = "validation_size" if data.split == "reference" and len(split.validation) else "test_size"
     again = "" if data.split == "reference" else ", or run again for another random split"
+    total = np.bincount(labels, minlength=len(classes))
+    parts = sum(len(rows) > 0 for rows in (split.train, split.validation, split.test))
     for name, key, rows in (
         ("training", train_key, split.train),
         ("validation", "validation_size", split.validation),
@@ -152,7 +154,14 @@ def check_classes_present(data: DataSection, split: DataSplit, labels: NDArray[A
         absent = np.setdiff1d(np.arange(len(classes)), labels[rows])
         if len(rows) and len(absent):
             name_of_class = classes[int(absent[0])]
+            few = int(total[absent[0]])
             reason = f"no {name} row has class {name_of_class!r}; choose another share{again}"
+            if few < parts:
+                rows_of_class = f"{few} row{'' if few == 1 else 's'}"
+                reason = (
+                    f"class {name_of_class!r} has {rows_of_class}, and each of {parts} parts needs one; leave out rows "
+                    "with this label, or give them another class"
+                )
             raise DataError(reason, code="labels", field=f"[data] {key}", value=name_of_class)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ class StoredGuess:
     Attributes:
         ids: text [rows].
         values: int64 [rows].
-        known_rows: numbers of known rows, ``known_per_cluster`` and ``known_per_class``.
+        known_per_cluster: number of known rows of each cluster.
+        known_per_class: number of known rows of each class.
         kind: ``"clusters"`` or ``"labels"``.
         scores: float64 [rows, classes], for labels; None: the attack gave none.
         known: bool [rows]: rows whose labels the attacker was told, which are not scored.
@@ -55,8 +57,9 @@ class StoredGuess:
 
     ids: tuple[str, ...]
     values: NDArray[np.int64]
-    known_rows: dict[str, int]
+    known_per_cluster: int
     about: dict[str, Any]
+    known_per_class: int = 0
     kind: str = "clusters"
     scores: NDArray[np.float64] | None = None
     known: NDArray[np.bool_] | None = None
@@ -390,10 +393,8 @@ def read_guess(path: Path) -> StoredGuess:
         return StoredGuess(
             ids=ids,
             values=values,
-            known_rows={
-                "known_per_cluster": int(about["known_per_cluster"]),
-                "known_per_class": int(about.get("known_per_class", 0)),  # 0.1.0 had none
-            },
+            known_per_cluster=int(about["known_per_cluster"]),
+            known_per_class=int(about.get("known_per_class", 0)),  # 0.1.0 had none
             about=about,
             kind=kind,
             scores=scores,
@@ -428,14 +429,21 @@ def score_guess(
     else:
         targets = encode_regression_targets(table, label, place)
     rows = guessed_rows(stored, table, id_column, place)
-    known, attack = stored.known_rows, attack_of_guess(stored)
+    attack = attack_of_guess(stored)
     if stored.kind == "labels":
         if bins is not None:
             numbers, classes = np.searchsorted(quantile_edges(targets[rows], bins), targets), ()
         return _score_labels(stored, numbers[rows], classes, place, attack)
+    score = partial(
+        score_values,
+        stored.values,
+        known_per_cluster=stored.known_per_cluster,
+        known_per_class=stored.known_per_class,
+        attack=attack,
+    )
     if bins is None:
         names, found = np.asarray(classes)[numbers[rows]].tolist(), numbers[rows]
-        return score_values(stored.values, names, **known, attack=attack, numbers=found)
+        return score(names, numbers=found)
     values = targets[rows]
     if np.ptp(values) == 0:
         raise DataError(
@@ -445,7 +453,7 @@ def score_guess(
             value=float(values[0]),
         )
     numbers = np.searchsorted(quantile_edges(values, bins), values)
-    return score_values(stored.values, numbers.astype(np.str_).tolist(), values, **known, attack=attack)
+    return score(numbers.astype(np.str_).tolist(), values)
 
 
 def guessed_rows(stored: StoredGuess, table: pa.Table, id_column: str | None, place: str) -> list[int]:

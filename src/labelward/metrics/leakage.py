@@ -132,8 +132,9 @@ def score_labels(guess: Labels, truth: Labels, scores: Floats | None = None, *, 
         classes: number of classes.
 
     Returns:
-        ``accuracy``; ``auc``, 0.5 if no class has rows both inside and outside it; ``f1``. With scores and more than
-        five classes, ``top5``: the share of rows whose label is among the five highest scores, ties by class number.
+        ``accuracy``; ``balanced_accuracy``, the mean recall of the classes that occur; ``auc``, 0.5 if no class has
+        rows both inside and outside it; ``f1``. With scores and more than five classes, ``top5``: the share of rows
+        whose label is among the five highest scores, ties by class number.
 
     Raises:
         DataError: no rows, or a different number of labels.
@@ -143,6 +144,7 @@ def score_labels(guess: Labels, truth: Labels, scores: Floats | None = None, *, 
     ranked = np.eye(classes)[guess] if scores is None else scores
     found = {
         "accuracy": float(np.mean(guess == truth)),
+        "balanced_accuracy": float(np.mean([np.mean(guess[truth == c] == c) for c in np.unique(truth)])),
         "auc": _mean([_area(ranked[:, c], truth == c) for c in scored if 0 < np.mean(truth == c) < 1], 0.5),
         "f1": _mean([_f1(guess == c, truth == c, float(np.mean((guess == c) & (truth == c)))) for c in scored], 0.0),
     }
@@ -166,6 +168,7 @@ def label_chance(guess: Labels, truth: Labels, scores: Floats | None = None, *, 
     both = occurs * named
     found = {
         "accuracy": float(both.sum()),
+        "balanced_accuracy": float(named[occurs > 0].mean()),
         "auc": CHANCE_LEVELS["auc"],
         "f1": _mean([_f1(guess == c, truth == c, float(both[c])) for c in scored], 0.0),
     }

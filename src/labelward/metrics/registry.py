@@ -47,6 +47,9 @@ class Metric:
 RANKING, MATCHED = COMMON = ("v_measure", "matched_accuracy")
 """What every guess of labels is scored by, whether of groups or of classes: attacks are ranked by the first."""
 
+BALANCED = "balanced_accuracy"
+"""What attacks that name classes are judged by: one class for all rows gives 1 / classes, however unbalanced."""
+
 READ, READ_RIGHT = "read", "read_right"
 READ_METRICS = (
     Metric(name=READ, title="share of labels read", chance=0.0),
@@ -73,6 +76,9 @@ _LISTED = (
     Metric(name="wrong", title="wrong cells", higher_is_better=False),
     Metric(name="correlation", title="correlation", note="Correlation: its absolute mean over the columns guessed."),
     Metric(name="accuracy", title="accuracy", article="an"),
+    Metric(
+        name=BALANCED, title="balanced accuracy", note="Balanced accuracy: the mean share of each class guessed right."
+    ),
     Metric(name="accuracy_majority", title="accuracy, clusters named by the majority", article="an"),
     Metric(name="top5", title="top-5 accuracy"),
     Metric(name="f1", title="F1", article="an"),

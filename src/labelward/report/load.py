@@ -10,7 +10,7 @@ from typing import Any
 from labelward.errors import FileFormatError, JobError
 from labelward.job.parse import parse_job
 from labelward.leakage.embeddings import Explanations, read_explanations
-from labelward.runs.malicious_runs import MaliciousRun
+from labelward.runs.malicious_runs import DivergedRun, MaliciousRun, diverged_runs
 from labelward.runs.schema import (
     ResultRow,
     RunDetails,
@@ -33,6 +33,7 @@ class StoredAudit:
         rows: results.
         runs: details of the finished runs by label of the defense, in the order of the rows; the undefended run first.
         deviating: details of finished runs in which one party was malicious.
+        diverged: malicious runs whose training diverged.
         finished, expected: number of (defense, seed) pairs that have results, and that the job asks for.
         missing: number of finished runs without details.
         cut_off: whether the last result is truncated.
@@ -52,6 +53,7 @@ class StoredAudit:
     budget: float | None = None
     split: str = "random"
     deviating: tuple[RunDetails, ...] = ()
+    diverged: tuple[DivergedRun, ...] = ()
     explained: dict[str, Explanations] = field(default_factory=dict)
 
     @property
@@ -107,6 +109,7 @@ def read_audit(folder: Path) -> StoredAudit:
         budget=job.leakage.budget,
         split=job.data.split,
         deviating=_deviating(folder, rows),
+        diverged=tuple(diverged_runs(folder)),
         explained=_explained(folder, rows),
     )
 

@@ -13,7 +13,8 @@ from labelward.metrics.registry import MATCHED, RANKING, READ, READ_RIGHT
 from labelward.report.formatting import decimals, percentage_points
 from labelward.report.metrics import format_metric, metric_name, metric_of
 from labelward.report.summary import Spread, SummaryRow
-from labelward.runs.schema import budgets, defense_label
+from labelward.runs.malicious_runs import DivergedRun
+from labelward.runs.schema import budgets, defense_label, kind_label
 
 UNDEFENDED = defense_label(())
 _SPLIT_LEAKS_FROM = 0.1
@@ -92,6 +93,29 @@ def scope_notice(table: Sequence[SummaryRow]) -> list[str]:
     return [f"The {name} of {kind} is {covers}; it excludes {out}." for (kind, name, covers), out in found.items()]
 
 
+def constant_notice(table: Sequence[SummaryRow]) -> list[str]:
+    """Return which attacks guess one class for all rows, and what ranks the rows all the same."""
+    return [
+        f"{row.attack} by {row.party} ({row.defense}) guesses one class for all rows in {row.constant} of {row.seeds} "
+        f"{'seed' if row.seeds == 1 else 'seeds'}: its accuracy tells nothing, while its scores rank the rows with "
+        f"an AUC of {decimals(row.leakage['auc'].mean, 2)}."
+        for row in table
+        if row.constant
+    ]
+
+
+def diverged_notice(runs: Sequence[DivergedRun]) -> list[str]:
+    """Return which malicious parties broke the training, so that there is nothing to attack and no model."""
+    seeds: dict[tuple[str, str, str], list[int]] = {}
+    for run in runs:
+        seeds.setdefault((run.party, kind_label(run.behavior), run.defense), []).append(run.seed)
+    return [
+        f"With {behavior} of {party} ({defense}) the training diverged for {'seed' if len(found) == 1 else 'seeds'} "
+        f"{_listed(list(map(str, sorted(found))))}: no party has a model, and the attack has no result."
+        for (party, behavior, defense), found in seeds.items()
+    ]
+
+
 def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str]:
     """Return the summary sentences of one dataset, model and engine.
 
@@ -144,14 +168,18 @@ def reading_hint(primary: str, *, regression: bool = False) -> str:
     return f"Leakage is given as {metric.title}. Compare it with chance and with the attacker's own columns alone."
 
 
-def insecure_warning(reasons: Sequence[str]) -> str | None:
-    """Return the warning about an insecure run; None for a secure one."""
+def insecure_warning(reasons: Sequence[str], *, ahead: bool = False) -> str | None:
+    """Return the warning about an insecure run; None for a secure one.
+
+    Args:
+        ahead: whether nothing was run yet.
+    """
     if not reasons:
         return None
     words = ", ".join(_insecurity(reason) for reason in reasons)
     return (
-        f"This run used {words}. Do not use this setting between companies: anyone who sees the messages could read "
-        "what encryption should hide."
+        f"{'A run of this job uses' if ahead else 'This run used'} {words}. Do not use this setting between companies: "
+        "anyone who sees the messages could read what encryption should hide."
     )
 
 

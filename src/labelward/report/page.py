@@ -21,6 +21,8 @@ from labelward.report.metrics import format_metric, metric_name, spread_text
 from labelward.report.narrative import (
     UNDEFENDED,
     budget_notice,
+    constant_notice,
+    diverged_notice,
     headline,
     headline_row,
     insecure_warning,
@@ -168,6 +170,8 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
         title=f"{first.dataset} · {first.model['kind']}{'' if engine == 'none' else f' · {engine}'}",
         sentences=(
             *headline(table, audit.training_rows),
+            *constant_notice(table),
+            *diverged_notice(audit.diverged),
             *scope_notice(table),
             *budget_notice(audit.budget),
             *split_notice(table),

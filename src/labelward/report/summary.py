@@ -15,6 +15,9 @@ from labelward.runs.schema import Cost, EngineInfo, ResultRow, defense_label, ki
 _NOT_METRICS = ("chance", "without_view", "primary", "alone", "joined", "beside", "target", "epsilon", "advantage")
 
 
+_ROUNDING = 1e-9  # of an entropy that is 0
+
+
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """Mean and sample standard deviation (divisor n - 1) over seeds; None for a single seed."""
 
@@ -54,6 +57,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
         primary: metric that ranks attacks.
         worth: metric that ranks utility.
         baselines: leakage of baselines, by name.
+        constant: number of seeds in which an attack that names classes guesses one class for all rows.
         target: what the attack infers: ``"labels"`` or ``"columns"``.
         evidence: about epsilon, of each seed; none of rows that do not have it.
         advantages: reconstruction advantage of each seed; none of rows that do not have it.
@@ -80,6 +84,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     edge: dict[str, Spread]
     cost: dict[str, Spread]
     baselines: dict[str, dict[str, Spread]]
+    constant: int = 0
     target: str = "labels"
     evidence: tuple[EpsilonEvidence, ...] = ()
     advantages: tuple[ReconstructionAdvantage, ...] = ()
@@ -130,12 +135,18 @@ def _summary(rows: list[ResultRow]) -> SummaryRow:
         edge=_spreads([_difference(each, "alone") for each in utilities]),
         cost=_spreads([{name: getattr(row.cost, name) for name in Cost.__struct_fields__} for row in rows]),
         baselines=_baselines([each.get("beside", {}) for each in leakages]),
+        constant=sum(map(_is_constant, leakages)),
         target=str(leakages[0].get("target", "labels")),
         evidence=tuple(_evidence(each["epsilon"]) for each in leakages if "epsilon" in each),
         advantages=tuple(
             msgspec.convert(each["advantage"], ReconstructionAdvantage) for each in leakages if "advantage" in each
         ),
     )
+
+
+def _is_constant(leakage: dict[str, Any]) -> bool:
+    """Return whether guessed classes do not depend on the row: they tell nothing, though the scores behind them may."""
+    return "f1" in leakage and "auc" in leakage and abs(leakage.get("v_measure", 1.0)) < _ROUNDING
 
 
 def _evidence(figures: Any) -> EpsilonEvidence:

@@ -62,15 +62,41 @@ def cifar10(seed: int, *, width: int = CIFAR_WIDTH) -> pa.Table:
     return pa.table({**dict(zip(names, flat.T.copy(), strict=True)), "label": table["label"]})
 
 
+def pixels(table: pa.Table) -> pa.Table:
+    """Return a table of images, one column per pixel and channel and the label last, with pixels scaled to [0, 1]."""
+    import pyarrow as pa
+
+    names = table.column_names[:-1]
+    most = max(float(np.max(table[name].to_numpy())) for name in names)
+    scale = 255.0 if most > 1.0 else 1.0
+    scaled = {name: (table[name].to_numpy() / scale).astype(np.float32) for name in names}
+    return pa.table({**scaled, "label": table["label"]})
+
+
+def shrunk(table: pa.Table, *, width: int) -> pa.Table:
+    """Return a table of images of three channels, 32 x 32 pixels each, shrunk to means of pixels; the label last."""
+    import pyarrow as pa
+
+    images, step = pixels(table), CIFAR_WIDTH // width
+    values = np.column_stack([images[name].to_numpy() for name in images.column_names[:-1]])
+    means = values.reshape(-1, 3, width, step, width, step).mean(axis=(3, 5)).reshape(len(values), -1)
+    names = [f"{color}{row}_{column}" for color in "rgb" for row in range(width) for column in range(width)]
+    return pa.table({**dict(zip(names, means.T.copy(), strict=True)), "label": table["label"]})
+
+
 def criteo(seed: int, *, buckets: int) -> pa.Table:
-    """Return the Criteo sample with columns hashed into buckets, as in the paper; the same for any seed.
+    """Return the Criteo sample with columns hashed into buckets; the same for any seed."""
+    return hashed(load_catalogue_table("criteo_8k"), buckets=buckets)
+
+
+def hashed(table: pa.Table, *, buckets: int) -> pa.Table:
+    """Return a table whose columns but the last, the label, are hashed into buckets, as in the label inference paper.
 
     A category adds 1 to the bucket of its column and value; a number x adds sign(x) log(1 + |x|) to the bucket of its
     column; a missing value adds nothing.
     """
     import pyarrow as pa
 
-    table = load_catalogue_table("criteo_8k")
     sums = np.zeros((table.num_rows, buckets), np.float32)
     for name in table.column_names[:-1]:
         for row, value in enumerate(table[name].to_pylist()):
@@ -83,9 +109,13 @@ def criteo(seed: int, *, buckets: int) -> pa.Table:
 
 def texts(seed: int, *, name: str, rows: int | None = None) -> pa.Table:
     """Return a text table of the catalogue as token numbers, in two halves: all rows, or a stratified sample."""
+    return tokenized(_sample(load_catalogue_table(name), seed, rows))
+
+
+def tokenized(table: pa.Table) -> pa.Table:
+    """Return a table of texts, the label last, as token numbers in two halves."""
     import pyarrow as pa
 
-    table = _sample(load_catalogue_table(name), seed, rows)
     columns = [table[column].to_pylist() for column in table.column_names[:-1]]
     joined = (" ".join(str(part or "") for part in row) for row in zip(*columns, strict=True))
     tokens = np.stack([token_halves(text, TOKENS, VOCABULARY) for text in joined]).reshape(-1, 2 * TOKENS)

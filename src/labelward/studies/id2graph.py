@@ -156,12 +156,18 @@ ID2GRAPH = Study(
         StudyDataset(
             name="parkinson_252",
             title="Parkinson",
+            shape=(756, 754, 2),
             substitute="252 subjects with averaged recordings instead of 756 recordings; 751 columns instead of 754",
         ),
         StudyDataset(name="obesity", title="Obesity"),
         StudyDataset(name="phishing", title="Phishing"),
         StudyDataset(name="avila", title="Avila"),
-        StudyDataset(name="sensorless_2200", title="Drive", substitute="2,200 of 58,509 rows, 200 of each class"),
+        StudyDataset(
+            name="sensorless_2200",
+            title="Drive",
+            substitute="2,200 of 58,509 rows, 200 of each class",
+            shape=(58_509, 48, 11),
+        ),
         StudyDataset(
             name="fashion_mnist_train",
             title="Fmnist",
@@ -173,6 +179,7 @@ ID2GRAPH = Study(
         StudyDataset(name="digits", title="digits (not in the paper)"),
     ),
     unavailable={"pucrio": "Pucrio"},
+    own=(StudyDataset(name="pucrio", title="Pucrio", shape=(165_632, 18, 5)),),
     models={
         FOREST: StudyModel(
             title="random forest", spec=ComponentSpec("forest", {**_BOTH, "row_fraction": 0.8, "candidates": "all"})

@@ -76,6 +76,7 @@ _GENTLY: Mapping[str, Any] = {"learning_rate": 2e-4, "steps": 512}
 """Fine-tuning of a BERT: at the default rate of 2e-3 it stays at chance. Half the steps, since each is slow."""
 _UNBALANCED: Mapping[str, Any] = {"unlabeled_weight": 1.0}
 """For two unbalanced classes: with a weight of 50 all rows are assigned to one class."""
+_PUBLISHED_WEIGHT: Mapping[str, Any] = {"unlabeled_weight": 50.0}
 _HALVES = {
     "active": tuple(f"first{place}" for place in range(tables.TOKENS)),
     ATTACKER: tuple(f"second{place}" for place in range(tables.TOKENS)),
@@ -91,7 +92,7 @@ _yahoo_answers = partial(
 )
 _breast_cancer = partial(_accuracy, catalogue_name="breast_cancer", test_size=0.25, model=_BREAST_MODEL)
 
-DATASETS = (
+_TABLES = (
     _breast_cancer(
         name="breast_cancer_published",
         title="BCW, split of the published code, 40 labels",
@@ -126,6 +127,8 @@ DATASETS = (
     _accuracy(
         name="cifar10",
         title="CIFAR-10",
+        shape=(60_000, 3_072, 10),
+        convert=partial(tables.shrunk, width=_WIDTH),
         substitute=f"{_CIFAR_ROWS}, shrunk to 16 x 16 pixels; ResNet-20, 8 epochs of 100",
         catalogue_name="cifar10_10k",
         generate=partial(tables.cifar10, width=_WIDTH),
@@ -136,6 +139,8 @@ DATASETS = (
     _accuracy(
         name="criteo",
         title="Criteo",
+        shape=(0, 39, 2),
+        convert=partial(tables.hashed, buckets=1_024),
         substitute="8,000 of 100,000 rows, hashed to 1,024 columns instead of 8,192",
         catalogue_name="criteo_8k",
         generate=partial(tables.criteo, buckets=1_024),
@@ -171,17 +176,59 @@ DATASETS = (
         extra_metrics=("auc",),
     ),
 )
+DATASETS = tuple(replace(each, completion={**_PUBLISHED_WEIGHT, **each.completion}) for each in _TABLES)
 """At a size for two cores."""
 
+OWN = tuple(
+    replace(each, completion={**_PUBLISHED_WEIGHT, **each.completion})
+    for each in (
+        *(
+            _accuracy(
+                name=name,
+                title=title,
+                shape=(rows, 3_072, classes),
+                like="cifar10",
+                convert=partial(tables.shrunk, width=_WIDTH),
+                image_width=_WIDTH,
+                model=_SMALL_RESNET,
+                upper_bound=False,
+                completion={"auxiliary": known},
+                leakage_metric=metric,
+            )
+            for name, title, rows, classes, known, metric in (
+                ("cifar100", "CIFAR-100", 60_000, 100, 400, "top5"),
+                ("cinic10", "CINIC-10", 270_000, 10, 40, "accuracy"),
+            )
+        ),
+        _yahoo_answers(
+            name="yahoo_answers",
+            shape=(0, 0, 10),
+            like="ag_news",
+            convert=tables.tokenized,
+            model=_BERT,
+            completion={"auxiliary": 100},
+        ),
+    )
+)
+"""Read from files of the user's (``--table NAME=FILE``); networks are those of the sets at hand."""
+
+_FULL_IMAGES: Mapping[str, Any] = {
+    "image_width": tables.CIFAR_WIDTH,
+    "model": {**_RESNET, "bottom": "resnet-18", "height": tables.CIFAR_WIDTH, "channels": 3},
+    "convert": tables.pixels,
+}
 _FULL_CHANGES: dict[str, dict[str, Any]] = {
     "fashion_mnist": {"generate": tables.fashion_mnist, "model": {**_RESNET, "height": tables.FASHION_WIDTH}},
     "cifar10": {
         "substitute": _CIFAR_ROWS,
         "generate": tables.cifar10,
-        "image_width": tables.CIFAR_WIDTH,
-        "model": {**_RESNET, "bottom": "resnet-18", "height": tables.CIFAR_WIDTH, "channels": 3},
+        **_FULL_IMAGES,
     },
-    "criteo": {"substitute": "8,000 of 100,000 rows", "generate": partial(tables.criteo, buckets=8_192)},
+    "criteo": {
+        "substitute": "8,000 of 100,000 rows",
+        "generate": partial(tables.criteo, buckets=8_192),
+        "convert": partial(tables.hashed, buckets=8_192),
+    },
     "ag_news": {"model": _BERT_BASE},
     "dbpedia": {
         "substitute": "DBpedia, 14 classes and 14,000 texts; a BERT without pre-training; tokens by checksum",
@@ -205,6 +252,15 @@ FULL_DATASETS = tuple(
     for each in DATASETS
 )
 """With the paper's networks and epochs; images and texts need an accelerator."""
+FULL_OWN = tuple(
+    replace(
+        each,
+        fine_tuning={name: value for name, value in each.fine_tuning.items() if name != "steps"},
+        completion={**each.completion, **_PAPER_COMPLETION},
+        **(_FULL_IMAGES if each.image_width else {"model": _BERT_BASE}),
+    )
+    for each in OWN
+)
 
 
 TOP, SUM = "top", "sum"
@@ -470,6 +526,7 @@ _AT_HAND = Study(
     name="label-inference",
     title="Label inference: leakage from bottom models and returned gradients",
     datasets=DATASETS,
+    own=OWN,
     unavailable={"cifar100": "CIFAR-100", "cinic10": "CINIC-10", "yahoo_answers": "Yahoo Answers", "bhi": "BHI"},
     models={
         TOP: StudyModel(title="top model", spec=ComponentSpec("splitnn")),
@@ -491,6 +548,7 @@ LABEL_INFERENCE = replace(
         _AT_HAND,
         name="label-inference-full",
         datasets=FULL_DATASETS,
+        own=FULL_OWN,
         settings=tuple(replace(each, model={}) for each in _SETTINGS),
         parts=tuple(
             replace(

@@ -38,7 +38,7 @@ _NET: dict[str, Any] = {
 }
 _CODED = {**_NET, "active_bottom": False}
 _INVERTED = {**_NET, "top": True, "top_model": "linear", "loss": "auto", "epochs": 5}
-_PMC = ComponentSpec("passive-completion", {"auxiliary": 200, "steps": 256})
+_PMC = ComponentSpec("passive-completion", {"auxiliary": 200, "steps": 256, "unlabeled_weight": 50.0})
 _SPECTRAL, _NORM, _DIRECT = ComponentSpec("spectral"), ComponentSpec("norm"), ComponentSpec("direct")
 _INVERSION = ComponentSpec("inversion", {"column": "party2.housing", "auxiliary": 1000})
 _EPOCHS = (1, 2, 5, 10)

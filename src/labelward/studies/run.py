@@ -9,7 +9,7 @@ from concurrent.futures import as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from labelward.auditing.audit import audit
 from labelward.data.catalogue import catalogue_entries, load_catalogue_table
@@ -23,9 +23,13 @@ from labelward.runs.secure_files import LOCK_FILE, atomic_write, directory_lock,
 from labelward.runs.worker_process import worker_pool
 from labelward.studies.attribute_inference import ensure_attribute_inference
 from labelward.studies.datasets import own_file
+from labelward.studies.own_tables import read_own, with_own_tables
 from labelward.studies.searches import store_hypervolumes
 from labelward.studies.spec import Study, StudyDataset, StudyPart, StudyTask
 from labelward.tuning.tune import tune
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STUDY_FILE = "study.json"
 _TABLES = "tables"
@@ -51,6 +55,7 @@ def run_study(
     *,
     parts: Sequence[str] = (),
     datasets: Sequence[str] = (),
+    tables: Mapping[str, Path] | None = None,
     seeds: int | None = None,
     jobs: int = 1,
     watch: Watch = no_log,
@@ -63,15 +68,18 @@ def run_study(
         out: a new folder, or one of the same study, which is resumed, whatever parts it was begun for.
         parts: names; empty: all but those on request.
         datasets: names; empty: all, but without ``parts`` only those that need not be requested.
+        tables: files of the user's by dataset (:func:`~labelward.studies.own_tables.with_own_tables`).
         seeds: number of seeds; None: the study's.
         jobs: number of parallel tasks, each in a process of its own; 1 runs them in this process.
         watch: receives the progress of tasks as event ``"runs"``.
 
     Raises:
         InputError: an unknown part or dataset, or a dataset that none of the parts shows.
+        DataError: a file is not the dataset that it is given as.
         OutputError: the folder holds something else, cannot be written, or is used by another process; or a worker
             process was killed.
     """
+    study = with_own_tables(study, tables or {})
     selected = study.select_parts(parts)
     requested = study.select_datasets(datasets, on_request=bool(parts))
     if datasets:
@@ -151,7 +159,7 @@ def _columns(dataset: StudyDataset) -> tuple[str, ...]:
     """
     if dataset.own_file:
         own_file(dataset.name)
-    if dataset.generate is not None and not dataset.catalogue_name:
+    if dataset.file is not None or (dataset.generate is not None and not dataset.catalogue_name):
         return ()
     name = dataset.catalogue_name or dataset.name
     if name not in catalogue_entries():
@@ -160,17 +168,27 @@ def _columns(dataset: StudyDataset) -> tuple[str, ...]:
 
 
 def _job(study: Study, out: Path, task: StudyTask, columns: Mapping[str, tuple[str, ...]]) -> Job:
-    """Return the job of a task; a generated table is written first, if it is not there yet."""
+    """Return the job of a task; a generated or converted table is written first, if it is not there yet."""
     dataset = task.dataset
-    if dataset.generate is None:
+    if dataset.generate is None and dataset.file is None:
         return study.job(task, dataset.catalogue_name or dataset.name, columns[dataset.name])
     import pyarrow.parquet as pq
 
-    path = private_folder(out / _TABLES).resolve() / f"{dataset.name}-{task.seed}.parquet"
+    own = dataset.file is not None  # the same for any seed
+    path = private_folder(out / _TABLES).resolve() / f"{dataset.name}-{'own' if own else task.seed}.parquet"
     if not path.exists():
         with atomic_write(path) as file:
-            pq.write_table(dataset.generate(task.seed), file)
+            pq.write_table(_made(dataset, task.seed), file)
     return study.job(task, str(path), pq.read_schema(path).names[:-1])
+
+
+def _made(dataset: StudyDataset, seed: int) -> pa.Table:
+    """Return the table that is trained on, the label last."""
+    if dataset.file is None:
+        assert dataset.generate is not None
+        return dataset.generate(seed)
+    table = read_own(dataset.file)
+    return table if dataset.convert is None else dataset.convert(table)
 
 
 def _run(tasks: Mapping[Path, Job], jobs: int, watch: Watch, attackers: Sequence[str]) -> dict[Path, str]:

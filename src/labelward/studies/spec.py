@@ -25,6 +25,8 @@ from labelward.job import (
 from labelward.studies.references import Claim, FigureKey, ReferenceFigure
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
 ATTACKER = "telco"
@@ -46,6 +48,11 @@ class StudyDataset:
         fine_tuning: further parameters of those that fine-tune the bottom model.
         own_file: whether the table is a file of the user's, of which no copy may be passed on.
         parties: number of parties to whom the columns are dealt out evenly; 0: as the setting says.
+        shape: rows, columns without the label, and classes of the paper's dataset, which a file of the user's must
+            have; 0: any number.
+        file: the user's file that is read in place of the catalogue.
+        like: the dataset at hand that it is shown beside, where nothing is at hand of it.
+        convert: makes the table that is trained on from the file's; None: it is that already.
         hidden_attribute: a column that no party has; whether a row is above its median is inferred in a second step.
     """
 
@@ -71,6 +78,10 @@ class StudyDataset:
     parties: int = 0
     hidden_attribute: str = ""
     categories: Literal["native", "dummies", "hashed"] = "dummies"  # encoding of text columns
+    shape: tuple[int, int, int] | None = None
+    file: Path | None = None
+    like: str = ""
+    convert: Callable[[pa.Table], pa.Table] | None = None
 
     @property
     def label(self) -> str:
@@ -214,6 +225,7 @@ class Study:
 
     Attributes:
         unavailable: titles, by name, of the paper's datasets of which no copy is known.
+        own: those of them that can be read from a file of the user's.
         printed: figures of the paper, by part and key.
         reference: figures of the independent implementation, by key.
         judged_rates: defenses whose encrypted sums must lie on the paper's side of those of the undefended training.
@@ -227,6 +239,7 @@ class Study:
     settings: tuple[StudySetting, ...]  # what the parts are made of
     parts: tuple[StudyPart, ...]  # in the paper's order
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    own: tuple[StudyDataset, ...] = ()
     test_size: float = 0.2  # share of test rows
     validation_size: float = 0.0  # share of the other rows for validation
     first_seed: int = 1  # the first seed

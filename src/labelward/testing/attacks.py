@@ -191,8 +191,8 @@ class AttackContract:
         """The mean score over 20 permutations of the truth is within 3 standard errors of the stated chance."""
         guess, truth, rng = self.guess(self.view()), self.truth(), np.random.default_rng(9)
         values, known = guess.values, guess.known_rows
-        scores = [score_clusters(values, rng.permutation(truth), **known) for _ in range(20)]
-        for name, expected in cluster_chance(values, truth, **known).items():
+        scores = [score_clusters(values, rng.permutation(truth), None, **known) for _ in range(20)]
+        for name, expected in cluster_chance(values, truth, None, **known).items():
             found = np.array([each[name] for each in scores])
             error = found.std(ddof=1) / np.sqrt(len(found))
             assert abs(found.mean() - expected) <= 3 * error + 1e-12  # the latter: rounding, where all are equal

@@ -171,14 +171,14 @@ def test_numbers_that_are_none_stop_training_at_once(party: str) -> None:
     net = small(bottom="module", top=False)
     net.bottoms = {"bank": nn.Linear(3, 2), "telco": nn.Linear(2, 2)}
     net.bottoms[party] = Bomb(3 if party == "bank" else 2, at=7)  # type: ignore[index]
-    with refused_about("epoch 2, batch 3:", JobError, "values", field=f"party {party!r}"):
+    with refused_about("epoch 2, batch 3:", JobError, "diverged", field=f"party {party!r}"):
         net.run()
 
 
 def test_a_rate_that_is_too_large_is_told() -> None:
     parts, y = blobs(0, 40, {"bank": 3, "telco": 2})
     params = SplitNet(epochs=30, batch_size=8, top=False, bottom="linear", learning_rate=1e12, loss="mse")
-    with refused_about("batch", JobError, "values", value=1e12):
+    with refused_about("batch", JobError, "diverged", value=1e12):
         Net(parts=parts, labels=y * 1.5, classes=(), params=params).run()
 
 

@@ -49,6 +49,47 @@ def test_a_gradient_of_zero_stays_zero() -> None:
     assert steps(MaliciousOptimizer(), [0.0, 0.0, 1.0])[:2] == [0.0, 0.0]
 
 
+def test_without_scaling_its_adam_is_adam() -> None:
+    """Torch's own, step by step, after any gradients; with a rate of its own that follows the job's schedule."""
+    how = MaliciousOptimizer(least=1.0, most=1.0, base="adam", rate=0.03)
+    rng = np.random.default_rng(0)
+    one, other = (torch.nn.Parameter(torch.ones(3, dtype=torch.float64)) for _ in range(2))
+    own = how.optimizer([one], SplitNet(learning_rate=0.2))
+    plain = torch.optim.Adam([other], lr=0.03)
+    for _ in range(20):
+        one.grad = torch.from_numpy(rng.normal(size=3))
+        other.grad = one.grad.clone()
+        own.step()
+        plain.step()
+        np.testing.assert_allclose(one.detach(), other.detach(), rtol=1e-12)
+
+
+def test_steps_of_adam_are_scaled_as_velocities_are() -> None:
+    """Of a constant gradient they are 1: twice 1, then 1 + 1 / 2, then 1 + 1 / 1.5 of it."""
+    found = steps(MaliciousOptimizer(base="adam"), [1.0] * 4)
+    np.testing.assert_allclose(found, [1.0, 2.0, 1.5, 5 / 3], rtol=1e-6)  # Adam's own 1e-8
+
+
+def test_a_rate_of_its_own_scales_all_steps() -> None:
+    params = SplitNet(learning_rate=0.2)
+    found = []
+    for how in (MaliciousOptimizer(), MaliciousOptimizer(rate=0.8)):
+        weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+        optimizer = how.optimizer([weight], params)
+        for _ in range(3):
+            weight.grad = torch.ones(1, dtype=torch.float64)
+            optimizer.step()
+        found.append(weight.item())
+    assert found[1] == pytest.approx(4 * found[0], rel=1e-12)
+
+
+def test_parameters_that_came_later_are_stored_where_they_are_given() -> None:
+    assert not {"rate", "base"} & MaliciousOptimizer().parameters().keys()
+    assert MaliciousOptimizer(rate=0.5, base="adam").parameters().items() >= {("rate", 0.5), ("base", "adam")}
+    with refused(JobError, "conflict", field="malicious-optimizer base", value="adam"):
+        MaliciousOptimizer(base="adam", reading="published")
+
+
 def test_without_scaling_it_is_plain_momentum() -> None:
     rng = np.random.default_rng(0)
     gradients = rng.normal(size=20).tolist()

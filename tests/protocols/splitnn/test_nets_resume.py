@@ -152,7 +152,7 @@ def test_a_training_that_leaves_the_numbers_keeps_its_last_checkpoint(tmp_path: 
     parts, y = blobs(4, 60, {"bank": 2, "telco": 3}, 2)
     params = SplitNet(top=False, bottom="linear", epochs=40, batch_size=20, learning_rate=3e3, loss="mse")
     net = Net(parts=parts, labels=y * 1.5, classes=(), params=params)
-    with refused(JobError, "values", value=3e3):
+    with refused(JobError, "diverged", value=3e3):
         attempt(net, tmp_path)
     numbers = Checkpoints(tmp_path / "telco" / "checkpoint", run={"run": "1"}).numbers()
     assert numbers
@@ -179,7 +179,7 @@ def test_no_checkpoint_is_written_of_weights_that_are_none(
 
     with monkeypatch.context() as patched:
         patched.setattr(BottomModel, "update", leaving)
-        with refused_about("epoch 2:", JobError, "values", field=f"party {party!r}"):
+        with refused_about("epoch 2:", JobError, "diverged", field=f"party {party!r}"):
             attempt(net, tmp_path / "run")
     assert Checkpoints(tmp_path / "run" / party / "checkpoint", run={"run": "1"}).numbers() == (0, 1)
     ended = attempt(net, tmp_path / "run")

@@ -57,7 +57,14 @@ def oracle_upper_bound(
     for train, test in parts:
         steps = int(np.clip(_EPOCHS * len(train) // _BATCH, _MIN_STEPS, _MAX_STEPS))
         supervised = replace(
-            attack, fine_tune=True, labels="told", steps=steps, batch_size=_BATCH, auxiliary=len(train), average=0.99
+            attack,
+            fine_tune=True,
+            labels="told",
+            steps=steps,
+            batch_size=_BATCH,
+            auxiliary=len(train),
+            average=0.99,
+            unlabeled_weight=0.0,
         )
         known = np.arange(len(train)), truth[train]
         model = supervised.learned(own.untrained(), own, own.features[train], known, classes, rng=rng)

@@ -67,7 +67,7 @@ def diverged(party: str, what: str, epoch: int, batch: int | None, params: Split
     return JobError(
         f"{what} is not finite in {where}: training diverged with [model] learning_rate "
         f"{params.learning_rate:g}; the last checkpoint is intact",
-        code="values",
+        code="diverged",
         field=f"party {party!r}",
         value=params.learning_rate,
     )
