@@ -69,8 +69,8 @@ def estimate_cost(
     params = model_family(job.model).params
     if not isinstance(params, TreeModel):
         reason = (
-            f"{job.model.kind!r} encrypts nothing and its time is that of the networks themselves, so "
-            "that there is nothing to plan; plans are of 'secureboost' and 'forest'"
+            f"plans are of 'secureboost' and 'forest'; the time of {job.model.kind!r} is best measured on a part of "
+            "the rows"
         )
         raise JobError(reason, code="unsupported", field="[model] kind", value=job.model.kind)
     workload = load_workload(job, seed, remote or RemoteShape(), make_policies(defended))
