@@ -43,6 +43,7 @@ COLUMNS = {
     "post": ("parcels", "letters"),
     "grid": ("kwh", "peak_kw"),
     "rail": ("trips", "km"),
+    "dealer": (),
 }
 _ports = itertools.count(15_000 + os.getpid() * 37 % 16_000)
 
@@ -107,7 +108,7 @@ def write_tables(folder: Path, case: Case) -> None:
     rng = np.random.default_rng(11)
     ids = np.array([f"c{i:05d}" for i in range(case.rows)])
     values = {party: rng.normal(size=(case.rows, len(COLUMNS[party]))).round(3) for party in case.parties}
-    score = sum(x[:, 0] - x[:, 1] for x in values.values()) + rng.normal(size=case.rows) / 2
+    score = sum(x[:, 0] - x[:, 1] for x in values.values() if x.shape[1]) + rng.normal(size=case.rows) / 2
     labels = (
         score.round(3)
         if not case.classes

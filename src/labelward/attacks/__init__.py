@@ -32,6 +32,7 @@ ATTACKS: Registry[Attack] = Registry(
         "leaf_weights:LeafWeightGuess",
         "lying_sums:LyingSums",
         "node_sums:NodeSums",
+        "opened_tree:OpenedTreeGuess",
         "passive_completion:PassiveCompletion",
         "pure_leaves:PureLeaves",
         "spectral_clustering:SpectralClustering",

@@ -69,8 +69,8 @@ def estimate_cost(
     params = model_family(job.model).params
     if not isinstance(params, TreeModel):
         reason = (
-            f"{job.model.kind!r} has no plan of operations; plans are of 'secureboost' and 'forest', and of the "
-            "bytes of 'splitnn'"
+            "plans are of 'secureboost' and 'forest', and of the bytes of 'splitnn'; the time of "
+            f"{job.model.kind!r} is best measured on a part of the rows"
         )
         raise JobError(reason, code="unsupported", field="[model] kind", value=job.model.kind)
     workload = load_workload(job, seed, remote or RemoteShape(), make_policies(defended))
