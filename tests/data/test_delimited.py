@@ -171,3 +171,13 @@ def test_columns_of_one_name_are_refused_whatever_they_hold(tmp_path: Path, head
     path.write_text(f"{head}\n1,x{',y' * (head.count(',') - 1)}\n")
     with refused(DataError, "columns", field=f"table {str(path)!r}"):
         read_table(path)
+
+
+def test_lines_may_end_in_several_ways(tmp_path: Path) -> None:
+    """A carriage return alone within a line of names ended in an error of Python's reader."""
+    path = tmp_path / "people.csv"
+    path.write_bytes(b"id,age\r1,2\r3,4\r")
+    assert read_table(path).to_pydict() == {"id": [1, 3], "age": [2, 4]}
+    path.write_bytes(b"i\r,age\n,4\n,5\n")
+    with refused(DataError, "unreadable", field=f"table {str(path)!r}"):
+        read_table(path)

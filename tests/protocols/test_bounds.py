@@ -308,3 +308,26 @@ def test_honest_sums_fit_the_sizes_that_were_agreed(
     assert found
     assert all(size <= most + 1024 for size, most in found), found
     assert any(size > most // 4 for size, most in found)  # the sizes mean something
+
+
+@pytest.mark.parametrize("classes", [1, 2, 5, 20])
+@pytest.mark.parametrize(("engine", "bits"), [("plain", 0), ("paillier", 2048)])
+def test_an_honest_block_of_rows_fits_the_size_that_was_agreed(classes: int, engine: str, bits: int) -> None:
+    """One that travels with as many numbers as any layout has, each as wide as any number."""
+    from labelward.kernels.row_layout import RowLayout
+    from labelward.party.handshake import Agreement, RowMasks
+    from labelward.protocols.secureboost.inputs import TrainingTask
+    from labelward.protocols.secureboost.row_encoding import BLOCK_ROWS
+    from labelward.protocols.secureboost.session import _largest_message
+
+    rows = 100_000
+    agreed = Agreement(
+        parties=("active", "left"), job={}, sides=RowMasks.in_order(rows, 0, 0), rows=(rows, 0), bits=bits,
+        precision=24, insecure=True, resume=None, classes=classes,
+    )  # fmt: skip
+    largest = _largest_message(make_engine(engine), TrainingTask(params=SecureBoost(), agreed=agreed))
+    assert largest is not None
+    flags = classes if classes > 1 else 0
+    k = max(RowLayout(outputs=classes, hessians=each, implied="", classes=flags).k for each in (0, 1, classes))
+    form = make_engine(engine).ciphertext_format(Layout((1 << 30,) * k, rows, k), bits)
+    assert BLOCK_ROWS * form.parts * form.size <= largest

@@ -234,12 +234,20 @@ def _fits(line: bytes, encoding: str) -> bool:
     return True
 
 
+def _parsed(head: str, separator: str, quote: str) -> list[list[str]]:
+    """Return the fields of some lines, which may end in any way; none where they are no such lines."""
+    try:
+        return list(csv.reader(io.StringIO(head, newline=""), delimiter=separator, quotechar=quote))
+    except csv.Error:
+        return []
+
+
 def _separator(content: bytes, quote: str, usual: str) -> str:
     """Return the character that cuts the first lines into equally many fields, and the names into most."""
     head = content[:_SAMPLE].decode("utf-8", errors="ignore")
     best, reached = usual, (0.0, 1)
     for separator in dict.fromkeys((usual, *_SEPARATORS)):
-        lines = [line for line in csv.reader(io.StringIO(head), delimiter=separator, quotechar=quote) if line]
+        lines = [line for line in _parsed(head, separator, quote) if line]
         if len(content) > _SAMPLE and len(lines) > 2:
             lines.pop()  # it may be cut
         if len(lines) > 1 and len(lines[0]) > 1:

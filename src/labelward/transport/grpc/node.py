@@ -266,7 +266,8 @@ class Node:
         self._refuse_size(peer, error)
 
     def _refuse_size(self, peer: Peer, error: records.MessageTooLargeError) -> None:
-        agreed = self.attempt is not None and peer.name in self.attempt.limits
+        most = self.endpoint.message_limit
+        agreed = self.attempt is not None and self.attempt.limits.get(peer.name, most) < most
         reason = f"{error} ({'agreed sizes' if agreed else 'message_limit'} at {self.endpoint.party!r})"
         self._stop(PeerError(peer.name, reason, code="peer-message", value=error.value))
 
