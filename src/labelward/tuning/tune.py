@@ -224,8 +224,16 @@ class _Tuning:
         return found
 
     def _measured_in_steps(self, settings: Sequence[Setting]) -> list[Evaluation]:
-        """Return the evaluations of settings, those of the better half of each share of rows made anew on the next."""
-        shares = self.evaluator.section.fidelity or (1.0,)
+        """Return the evaluations of settings, those of the better half of each share of rows made anew on the next.
+
+        Where what is left cannot pay for the last step, settings are trained on all rows at once.
+        """
+        section = self.evaluator.section
+        shares, price, count = section.fidelity or (1.0,), 0.0, len(settings)
+        for share in shares:
+            price, count = price + share * count, (count + 1) // 2
+        if self.spent + price > section.evaluations + _ROUNDING:
+            shares = (1.0,)
         found = self._batch(settings, shares[0])
         places = list(range(len(found)))
         for share in shares[1:]:
