@@ -133,7 +133,7 @@ def _gradients(found: Figures) -> str:
     job = found.get("gradients", {})
     if not job:
         return ""
-    names = ("direct, auc", "direct, together, auc", "gradient-modes, either")
+    names = ("direct, auc", "direct, together, auc", "gradient-modes 3 epochs, either")
     words = {"distance-correlation": "`distance-correlation`, weight 1", "none": "labels"}
     rows = [
         [

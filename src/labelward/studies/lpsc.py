@@ -59,6 +59,7 @@ def _behind_lpsc(family: str, kind: str, parameter: str, *values: float) -> tupl
 
 
 _LOGITBOOST = _lpsc("logitboost", "LogitBoost")
+_JOINED = DefenseSpec(family="Label, joined", chain=(ComponentSpec("lpsc", {"coding": "labels"}),))
 _CODINGS = (_LOGITBOOST, _lpsc("adaboost", "AdaBoost"), _lpsc("l2", "L2"), _lpsc("offset", "offset"))
 _VFGBOOST = _behind_lpsc("VFGBoost", "adversarial", "beta", 0.05, 0.5, 2.0)
 _LABEL_DP = defense_sweep("LabelDP", "randomized-response", "epsilon", (1.0, 2.0, 4.0))
@@ -213,7 +214,7 @@ LPSC = Study(
     settings=(
         StudySetting(
             name="codings",
-            defenses={"coded": _CODINGS},
+            defenses={"coded": (_JOINED, *_CODINGS)},
             columns=_EMBEDDINGS,
             aligned=0.5,
         ),
@@ -245,10 +246,10 @@ LPSC = Study(
             columns=_EMBEDDINGS,
             models=("label", "coded"),
             datasets=("criteo_8k", "credit_default", "avazu", "mimic", "cardio"),
-            about="The target Label stands here twice: with a bottom model of the active party (as in the first table "
-            "of each data set), and without (undefended, in the second). PMC knows 200 labels; beside it boosted trees "
-            "of the own columns with the same labels. 'direct' reads the gradients of the first epoch, at which the "
-            "paper does not look.",
+            about="The target Label stands here twice: with a bottom model of the active party (first table of each "
+            "data set), and without, joined with the own columns by logistic regression. PMC knows 200 labels; "
+            "beside it boosted trees of the own columns with the same labels. 'direct' reads gradients of the first "
+            "epoch, at which the paper does not look.",
         ),
         StudyPart(
             name="table 3",
