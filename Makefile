@@ -70,6 +70,7 @@ clean:
 $(VENV)/.for-use: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	@echo "installing labelward with its report, as pinned in constraints.txt ..."
 	@$(PIP) --editable '.[report]'
+	@$(BIN)/labelward doctor --warm
 	@touch $@
 
 $(VENV)/.for-development: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
