@@ -94,6 +94,7 @@ else
 	@$(PIP) --require-hashes --requirement hashes.txt
 	@$(PIP) --no-deps --no-build-isolation --no-index --editable .
 endif
+	@$(BIN)/labelward doctor --warm
 	@touch $@
 
 $(VENV)/.for-development: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg

@@ -63,7 +63,7 @@ class _Text(HTMLParser):
         self._skipped = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._skipped += tag in ("style", "svg")
+        self._skipped += tag in ("style", "svg", "script")
         if tag in self._BLOCKS:
             self.parts.append("\n\n## " if tag in ("h1", "h2", "h3") else "\n")
         if tag in ("td", "th"):
@@ -72,7 +72,7 @@ class _Text(HTMLParser):
             self.parts.append(f"[{dict(attrs).get('alt')}]")
 
     def handle_endtag(self, tag: str) -> None:
-        self._skipped -= tag in ("style", "svg")
+        self._skipped -= tag in ("style", "svg", "script")
 
     def handle_data(self, data: str) -> None:
         if not self._skipped:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numba
 import pytest
 
-from labelward.jit import _is_own, compiled, jit
+from labelward.jit import _is_own, compiled, jit, watching_compilation
 
 
 def test_without_a_cache_kernels_are_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,3 +117,14 @@ def test_a_folder_of_somebody_else_is_not_used(kept: Path, monkeypatch: pytest.M
     assert kernel(4) == 12
     with pytest.raises(RuntimeError):
         compiled(_triple)
+
+
+def test_compilation_is_told_once_for_a_kernel() -> None:
+    told: list[tuple[int, bool]] = []
+    made = numba.njit(lambda x: x + 1)
+    with watching_compilation(lambda done, running: told.append((done, running))):
+        assert made(1) == 2
+        assert made(2) == 3  # compiled already
+    assert told == [(0, True), (1, False)]
+    made(1.5)
+    assert len(told) == 2  # nobody listens any more

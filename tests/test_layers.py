@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "api": {"federation", "leakage", "planning", "protocols", "runs", "attacks", "data", "party"} | BASE,
     "estimators": {"federation", "he", "protocols", "defenses", "data", "party", "policy"} | BASE,
     "report": {"attacks", "runs", "metrics", "leakage", "studies", "tuning"} | BASE,
-    "cli": PARTS | FEATURES | BASE | STUDIED | {"studies", "estimators", "report", "tuning"},
+    "cli": PARTS | FEATURES | BASE | STUDIED | {"jit", "studies", "estimators", "report", "tuning"},
     "testing": {
         "attacks",
         "leakage",

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 import numba
+from numba.core import event
 
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
@@ -51,6 +52,34 @@ def compiled(function: Kernel) -> Kernel:
         if not _is_own(Path(kept.cache_path)):
             raise RuntimeError(f"others may write to the cache of compiled code in {kept.cache_path}")
     return cast("Kernel", made)
+
+
+@contextlib.contextmanager
+def watching_compilation(told: Callable[[int, bool], None]) -> Iterator[None]:
+    """Call a function whenever this process begins or ends to compile a kernel that is not kept yet.
+
+    Args:
+        told: called with the number of kernels compiled before, and whether one is being compiled; from any thread.
+    """
+    watch = _Watch(told)
+    with event.install_listener("numba:compile", watch):
+        yield
+
+
+class _Watch(event.Listener):
+    """Counts the kernels that are compiled; those that a kernel calls are compiled within."""
+
+    def __init__(self, told: Callable[[int, bool], None]) -> None:
+        self._told, self._done, self._depth = told, 0, 0
+
+    def on_start(self, _: Any) -> None:
+        self._depth += 1
+        self._told(self._done, True)
+
+    def on_end(self, _: Any) -> None:
+        self._depth -= 1
+        self._done += 1
+        self._told(self._done, self._depth > 0)
 
 
 @cache

@@ -148,9 +148,9 @@ def test_the_leakage_meter_is_shown_until_the_next_run_begins() -> None:
     board("runs", 1, 2, "id-lmid")
     assert [*told, board.leakage()] == [
         "",
-        " · V telco 0.31",
-        " · V telco 0.31, shop 0.09",
-        " · V telco 0.41, shop 0.09",
+        " · V-measure telco 0.31",
+        " · V-measure telco 0.31, shop 0.09",
+        " · V-measure telco 0.41, shop 0.09",
         "",
     ]
 

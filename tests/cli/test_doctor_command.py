@@ -1,6 +1,10 @@
 """``labelward doctor`` through its public face."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -26,3 +30,18 @@ def test_an_unknown_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told.exit_code == 2
     assert "fpga" in told.stderr
     assert "Traceback" not in told.stderr
+
+
+@pytest.mark.slow
+def test_warm_leaves_nothing_to_compile_for_the_demo(tmp_path: Path) -> None:
+    """In new processes; the audit after it says nothing of compilation, the first one alone would."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+    (tmp_path / "kernels").mkdir(mode=0o700)
+    said = {}
+    for words in (("doctor", "--warm"), ("demo", "--small", "--out", str(tmp_path / "demo"))):
+        command = [sys.executable, "-m", "labelward", *words]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=True)
+        said[words[0]] = ended.stderr
+    assert "compiling kernels, once" in said["doctor"]
+    assert "compiling" not in said["demo"]
+    assert {path.name for path in tmp_path.iterdir()} == {"kernels", "demo"}

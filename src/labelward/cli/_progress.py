@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from types import TracebackType
@@ -9,8 +10,11 @@ from typing import Self
 
 import typer
 
+from labelward.cli._warm import COMPILING
+
 _RUNS, _LEAKAGE = "runs", "leakage "
 _ROUNDS = ("trees", "epochs")
+_FEW = 3  # kernels; a new type of a table may need one or two more
 _MINUTES_FROM = 100.0  # seconds
 
 
@@ -31,6 +35,7 @@ class ProgressDisplay:
         self._part, self._known, self._what = 0.0, False, what
         self._read: dict[str, float] = {}
         self._phase = ""
+        self._watching = contextlib.ExitStack()
         self._bar = None
         if self._live:
             from rich.console import Console
@@ -44,13 +49,26 @@ class ProgressDisplay:
     def __enter__(self) -> Self:
         if self._bar is not None:
             self._bar.start()
+        if not self._quiet:
+            from labelward.jit import watching_compilation
+
+            self._watching.enter_context(watching_compilation(self._compile))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._watching.close()
         if self._bar is not None:
             self._bar.stop()
+
+    def _compile(self, done: int, running: bool) -> None:
+        """Say that kernels are being compiled: in the bar at once, else in a line where it is more than a few."""
+        if self._bar is not None:
+            what = f"{COMPILING} · {done} done" if running else self._what
+            self._bar.update(self._task, what=what)
+        elif running and done == _FEW:
+            typer.echo(COMPILING, err=True)
 
     def __call__(self, event: str, done: int, total: int, detail: str) -> None:
         """Show one event."""
@@ -75,7 +93,7 @@ class ProgressDisplay:
     def leakage(self) -> str:
         """Return the last V-measure of each passive party from the leakage meter; empty before the first reading."""
         read = ", ".join(f"{party} {value:.2f}" for party, value in self._read.items())
-        return f" · V {read}" if read else ""
+        return f" · V-measure {read}" if read else ""
 
     def _run(self, done: int, total: int, detail: str) -> None:
         if not self._known:

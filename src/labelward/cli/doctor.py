@@ -24,8 +24,16 @@ def doctor_command(
         ),
     ] = None,
     json: Json = False,
+    compile_ahead: Annotated[
+        bool, typer.Option("--warm", help="Compile the kernels ahead, once, instead of measuring; about 30 s.")
+    ] = False,
 ) -> None:
     """Benchmark the encryption kernels: which one runs here, why, and microseconds of one core for one operation."""
+    if compile_ahead:
+        from labelward.cli._warm import warm
+
+        warm()
+        return
     from labelward.he import benchmark_engines
 
     engines = benchmark_engines(bits, engine, _parameters(engine, parameter or ()))

@@ -12,6 +12,8 @@ from labelward.runs.schema import Cost, ResultRow, RunDetails, defense_label
 
 _IDLE = ("wait", "checkpoint")
 """Phases that are no work on the training."""
+_BRIEF = 0.1
+"""Seconds; ratios of shorter times measure the clock."""
 _COUNTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("messages", "messages", count),
     ("encryptions", "encryptions", count),
@@ -70,5 +72,6 @@ def _table(label: str, pairs: Sequence[tuple[RunDetails, Estimate]], costs: Sequ
 
 def _compared(expected: Sequence[float], measured: Sequence[float], form: Callable[[float], str]) -> tuple[str, ...]:
     one, other = (fmean(each) if each else None for each in (expected, measured))
-    ratio = NOTHING if one is None or other is None or one < 1e-9 else decimals(other / one, 2)
+    least = _BRIEF if form is duration else 1e-9
+    ratio = NOTHING if one is None or other is None or max(one, other) < least or not one else decimals(other / one, 2)
     return *(NOTHING if each is None else form(each) for each in (one, other)), ratio

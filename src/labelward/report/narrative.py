@@ -286,13 +286,13 @@ def _leak_sentence(row: SummaryRow, training_rows: int | None) -> str:
 
 
 def _matched_sentence(row: SummaryRow) -> list[str]:
-    """Return the strongest attack, and the balanced accuracy of classes matched with the guessed groups."""
+    """Return the strongest attack, and the how many labels are right where each class is matched with one group."""
     if MATCHED not in row.leakage or "r2" in row.leakage or not _adds(row):
         return []
-    reached, own, chance = (decimals(each[MATCHED].mean, 2) for each in (row.leakage, row.without_view, row.chance))
+    reached, own, chance = (f"{100 * each[MATCHED].mean:.0f}" for each in (row.leakage, row.without_view, row.chance))
     return [
-        f"Without a defense, the strongest attack is {row.attack}; if each class is matched with one group, the best "
-        f"balanced accuracy is {reached} ({own} from its own columns alone; chance {chance})."
+        f"Without a defense, the strongest attack is {row.attack}: of 100 rows, as many of each class, {row.party} "
+        f"gets up to {reached} labels right by its view, {own} by its own columns alone, {chance} blindly."
     ]
 
 

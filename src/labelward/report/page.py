@@ -17,6 +17,7 @@ from labelward.report.estimate_tables import estimate_tables
 from labelward.report.formatting import count, data_size, duration
 from labelward.report.leakage_curves import meter_images
 from labelward.report.load import StoredAudit, read_audit
+from labelward.report.message_purposes import EXPLAINED
 from labelward.report.metrics import format_metric, metric_name, spread_text
 from labelward.report.narrative import (
     UNDEFENDED,
@@ -38,8 +39,9 @@ from labelward.report.narrative import (
 )
 from labelward.report.plots import Image
 from labelward.report.privacy_table import privacy_images, privacy_table
+from labelward.report.provenance_table import provenance_table
 from labelward.report.summary import SummaryRow, summary_table
-from labelward.report.tables import ReportTable, baseline_table, cost_table, leakage_table, utility_table
+from labelward.report.tables import ReportTable, baseline_table, cost_table, leakage_tables, utility_table
 from labelward.report.templates import render
 from labelward.report.trade_off_plot import TradeOffImage, trade_off_image
 from labelward.runs.schema import ResultRow
@@ -50,7 +52,8 @@ REPORT_FILE = "report.html"
 def write_report(folder: Path, *, warn: Callable[[str], None] | None = None) -> Path:
     """Write ``report.html`` into the folder of an audit and return its path; an existing file is replaced atomically.
 
-    The page has no scripts and loads nothing from elsewhere; all content of the results is escaped.
+    The page loads nothing from elsewhere, all content of the results is escaped, and its policy admits one script only,
+    which sorts and filters tables.
 
     Args:
         folder: of the audit.
@@ -62,7 +65,7 @@ def write_report(folder: Path, *, warn: Callable[[str], None] | None = None) -> 
         OutputError: the page cannot be written.
     """
     audit = read_audit(folder)
-    page = _render(audit)
+    page = _render(audit, provenance_table(folder, audit))
     missing = missing_details_warning(audit.missing, audit.finished)
     if missing and warn is not None:
         warn(missing)
@@ -107,7 +110,7 @@ class ReportSection:
     tables: tuple[ReportTable, ...]
 
 
-def _render(audit: StoredAudit) -> str:
+def _render(audit: StoredAudit, provenance: ReportTable) -> str:
     sections = [_section(rows, audit, number) for number, rows in enumerate(_by_subject(audit.rows), start=1)]
     first = next(iter(audit.runs), None)
     runs = audit.runs
@@ -120,6 +123,8 @@ def _render(audit: StoredAudit) -> str:
         sections=sections,
         regression=_is_regression(audit.rows),
         classes=any("auc" in row.utility for row in audit.rows),
+        provenance=provenance,
+        explanation=EXPLAINED,
         wires=[run_tables.wire_table(label, found) for label, found in runs.items()],
         seen=[run_tables.visibility_table(label, found) for label, found in runs.items()],
         information=run_tables.information_table(runs),
@@ -136,7 +141,6 @@ def _render(audit: StoredAudit) -> str:
         auxiliary=run_tables.auxiliary_table({**runs, "": audit.deviating}),
         encrypted=any(row.engine.name != "none" for row in audit.rows),
         deviating=bool(audit.deviating),
-        processors=list(dict.fromkeys(run.processor for found in runs.values() for run in found)),
         versions=_versions(audit.rows),
         job=audit.job,
     )
@@ -184,7 +188,7 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
         privacy=privacy_table(table),
         privacy_plots=tuple(privacy_images(table)),
         tables=(
-            *((leakage_table(table),) if best else ()),
+            *(leakage_tables(table) if best else ()),
             *((column_table(everything),) if about_columns(everything) else ()),
             *((baselines,) if baselines.rows else ()),
             utility_table(table),

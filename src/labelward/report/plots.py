@@ -216,6 +216,13 @@ def _ranks(marks: Sequence[DefenseMark]) -> list[int]:
     return [budgets.index(mark.budget or 0.0) for mark in marks]
 
 
+def say_where_zero_is(axes: Axes, *, horizontal: bool = True) -> None:
+    """Say at the label of an axis that it does not include 0, where it does not; of both, or the vertical one."""
+    for axis, (low, high) in ((axes.yaxis, axes.get_ylim()), (axes.xaxis, axes.get_xlim()))[: 1 + horizontal]:
+        if axis.get_label_text() and not min(low, high) <= 0 <= max(low, high):
+            axis.set_label_text(f"{axis.get_label_text()} (axis without 0)")
+
+
 def _render(draw: Callable[[Axes], None], height: float = _SIZE[1]) -> str:
     try:
         import matplotlib as mpl
@@ -232,6 +239,7 @@ def _render(draw: Callable[[Axes], None], height: float = _SIZE[1]) -> str:
         draw(axes)
         axes.grid(True, linewidth=0.4, alpha=0.5)
         axes.margins(0.08, 0.1)
+        say_where_zero_is(axes, horizontal=False)
         if len(axes.get_legend_handles_labels()[0]) > 1:
             axes.legend(fontsize=6.5, framealpha=0.7)
         buffer = io.BytesIO()

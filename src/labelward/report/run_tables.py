@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from labelward.report.formatting import NOTHING, count, data_size, decimals, duration
+from labelward.report.message_purposes import message_purpose
 from labelward.report.tables import ReportTable
 from labelward.runs.schema import RunDetails, VisibilityCounts, kind_label
 
@@ -29,13 +30,14 @@ def wire_table(label: str, runs: Sequence[RunDetails]) -> ReportTable:
     for (sender, receiver, kind), found in sorted(flows.items(), key=lambda item: item[0][:2]):
         messages, size = (sum(each[i] for each in found) / len(runs) for i in (0, 1))  # type: ignore[misc]
         total_messages, total_bytes = total_messages + messages, total_bytes + size
-        rows.append((f"{sender} → {receiver}", kind, _readable(found[0][2]), count(messages), data_size(size)))
-    rows.append(("total", "", "", count(total_messages), data_size(total_bytes)))
+        purpose, readable = message_purpose(kind), _readable(found[0][2])
+        rows.append((f"{sender} → {receiver}", kind, purpose, readable, count(messages), data_size(size)))
+    rows.append(("total", "", "", "", count(total_messages), data_size(total_bytes)))
     return ReportTable(
-        caption=f"{label}: one training run, mean over {_seeds(len(runs))}",
-        header=("direction", "message", "readable for the receiver", "messages", "size"),
+        caption=f"{label}: messages of one training run, mean over {_seeds(len(runs))}",
+        header=("direction", "message", "what it is for", "readable for the receiver", "messages", "size"),
         rows=tuple(rows),
-        words=3,
+        words=4,
     )
 
 
@@ -69,7 +71,7 @@ def visibility_table(label: str, runs: Sequence[RunDetails]) -> ReportTable:
     return ReportTable(
         caption=f"{label}: one training run, mean over {_seeds(len(runs))}",
         header=(
-            "",
+            "what",
             *(f"{roles[party]} party" if party == roles[party] else f"{party} ({roles[party]})" for party in parties),
         ),
         rows=tuple(rows),

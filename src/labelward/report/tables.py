@@ -27,10 +27,45 @@ class ReportTable:
     note: str = ""
 
 
-def leakage_table(table: Sequence[SummaryRow]) -> ReportTable:
-    """Return leakage by defense, attacker and attack: each metric with its value without the view and by chance."""
+def leakage_tables(table: Sequence[SummaryRow]) -> list[ReportTable]:
+    """Return leakage by defense, attacker and attack: each metric with its value without the view and by chance.
+
+    Metrics that less than half of the attacks have stand in a second table, a line for each.
+    """
     attacked = [row for row in table if row.attack is not None]
     metrics = list(dict.fromkeys(name for row in attacked for name in row.leakage))
+    common = [name for name in metrics if 2 * sum(name in row.leakage for row in attacked) >= len(attacked)]
+    rare = [name for name in metrics if name not in common]
+    return [leakage_table(attacked, common), *([_further_metrics(attacked, rare)] if rare else [])]
+
+
+def _further_metrics(attacked: Sequence[SummaryRow], metrics: Sequence[str]) -> ReportTable:
+    rows = [
+        (
+            *(row.defense, row.party or NOTHING, row.attack or NOTHING, metric_name(name), str(row.seeds)),
+            *(spread_text(name, row.leakage[name]), spread_text(name, row.without_view.get(name))),
+            format_metric(name, row.chance[name].mean) if name in row.chance else NOTHING,
+        )
+        for row in attacked
+        for name in metrics
+        if name in row.leakage
+    ]
+    return ReportTable(
+        caption="Leakage: further metrics of some attacks",
+        header=("defense", "attacker", "attack", "metric", "seeds", "value", "without the view", "chance"),
+        rows=tuple(rows),
+        words=4,
+        note=" ".join(metric_of(name).note for name in metrics if metric_of(name).note),
+    )
+
+
+def leakage_table(
+    table: Sequence[SummaryRow],
+    metrics: Sequence[str] | None = None,
+) -> ReportTable:
+    """Return leakage of some metrics, of all where none are named."""
+    attacked = [row for row in table if row.attack is not None]
+    metrics = list(dict.fromkeys(name for row in attacked for name in row.leakage)) if metrics is None else metrics
     header = ["defense", "attacker", "attack", "seeds"]
     for name in metrics:
         header += [metric_name(name), "without the view", "chance"]

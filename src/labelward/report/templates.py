@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from importlib import resources
 from typing import Any
 
@@ -13,8 +15,8 @@ def render(template: str, **content: Any) -> str:
 
     Args:
         template: name of a file in this package, with ``/`` before that of a package within.
-        content: what the template shows, escaped unless it is markup; ``css`` and ``svg``, which marks a picture as
-            markup, are always there.
+        content: what the template shows, escaped unless it is markup; always there are ``css``, ``script`` with its
+            digest, by which alone the page's policy admits it, and ``svg``, which marks a picture as markup.
 
     Raises:
         DependencyError: Jinja is not installed.
@@ -33,7 +35,15 @@ def render(template: str, **content: Any) -> str:
         lstrip_blocks=True,
         loader=FunctionLoader(_text),
     )
-    return environment.get_template(template).render(css=Markup(_text("page.css")), svg=Markup, **content)
+    script = _text("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template(template).render(
+        css=Markup(_text("page.css")),
+        script=Markup(script),
+        script_digest=Markup(f"sha256-{digest}"),
+        svg=Markup,
+        **content,
+    )
 
 
 def _text(name: str) -> str:

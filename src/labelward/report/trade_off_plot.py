@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from labelward.errors import DependencyError
 from labelward.report.metrics import format_metric, metric_name, metric_of, spread_text
 from labelward.report.narrative import UNDEFENDED
+from labelward.report.plots import say_where_zero_is
 from labelward.report.summary import Spread, SummaryRow
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def trade_off_image(party: str, rows: Sequence[SummaryRow], prefix: str) -> Trad
         axes.margins(0.09, 0.1)
         if not metric_of(rows[0].worth).higher_is_better:
             axes.invert_xaxis()
+        say_where_zero_is(axes)
         plot, legend = _svg(plot_figure), _svg(legend_figure)
     titles = {f"defense-{number}": describe(party, [row]).partition(". ")[2] for number, row in enumerate(rows)}
     return TradeOffImage(
