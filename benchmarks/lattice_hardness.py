@@ -2,21 +2,21 @@
 
 Usage: python benchmarks/lattice_hardness.py
 
-It is no output of the lattice-estimator, which runs on SageMath and was not run. What is estimated is the primal attack
-(unique shortest vector, embedding of Bai and Galbraith) by the condition of Alkim, Ducas, Pöppelmann and Schwabe, *Post-quantum
-key exchange*, USENIX Security 2016, section 6.3: block size b succeeds if
+It is no output of the lattice-estimator, which runs on SageMath and was not run. What is estimated is the primal
+attack (unique shortest vector, embedding of Bai and Galbraith) by the condition of Alkim, Ducas, Pöppelmann and
+Schwabe, *Post-quantum key exchange*, USENIX Security 2016, section 6.3: block size b succeeds if
 
     sqrt(b) · sd ≤ delta^(2b - d - 1) · (q^m · v^n)^(1/d),    d = m + n + 1,
 
-with the geometric series assumption and delta of Chen (2013). The secret is scaled by v = sd / sd_s, and the number m of
-samples is chosen best for the attacker, with as many as wanted. Left out are dual and hybrid attacks, and the ring's structure,
-of which no attack at these parameters is known to gain.
+with the geometric series assumption and delta of Chen (2013). The secret is scaled by v = sd / sd_s, and the number m
+of samples is chosen best for the attacker. Left out are dual and hybrid attacks, and the ring's structure, of which no
+attack at these parameters is known to gain.
 
 Cost models of a block size b in dimension d:
 
-- *core-SVP*: one call of a sieve, 2^(0.292 b) classical and 2^(0.265 b) quantum. The most cautious one: all else is free.
-- *BDGL with repetitions*: 8 d calls of 2^(0.292 b + 16.4) operations (0.265 for quantum), as the lattice-estimator's default for
-  classical sieving counted for long.
+- *core-SVP*: one call of a sieve, 2^(0.292 b) classical and 2^(0.265 b) quantum. The most cautious: all else is free.
+- *BDGL with repetitions*: 8 d calls of 2^(0.292 b + 16.4) operations (0.265 for quantum), as the lattice-estimator's
+  default for classical sieving counted for long.
 """
 
 from __future__ import annotations

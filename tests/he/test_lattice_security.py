@@ -1,7 +1,7 @@
 """What the steps of sealing hide: each one is left out, and the key owner finds out which rows a sum holds.
 
-The attacker is the owner of the key: it knows all a_j, all errors e, s_k and e_pk, but not u, e1 and f. A small ring, of
-which the algebra is the same; what is shown here needs no lattice reduction.
+The attacker is the owner of the key: it knows all a_j, all errors e, s_k and e_pk, but not u, e1 and f. The ring is
+small, of which the algebra is the same; what is shown here needs no lattice reduction.
 """
 
 from __future__ import annotations

@@ -112,6 +112,12 @@ def test_the_first_trees_are_estimated_exactly(shape: str, tmp_path: Path) -> No
     check_exactly(job_of(tmp_path, SHAPES[shape]), tmp_path / "out")
 
 
+def test_the_lattice_engine_is_estimated_exactly(tmp_path: Path) -> None:
+    """Its key of 9 MB, blocks that share polynomials, and additions that wait for the sealing."""
+    lattice = {"engine": "lattice", "workers": 1}
+    check_exactly(job_of(tmp_path, SHAPES["boosted"], encryption=lattice), tmp_path / "out")
+
+
 def test_classes_in_one_tree_and_apart_are_estimated_exactly(tmp_path: Path) -> None:
     for strategy in ("multi_output_tree", "one_output_per_tree"):
         folder = tmp_path / strategy

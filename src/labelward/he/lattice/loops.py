@@ -304,17 +304,15 @@ def seal_one(
 ) -> None:
     """Mask the polynomial of one sum and divide it by q1; ``out`` [n] are balanced coefficients modulo q0.
 
-    ``values`` and ``coefficients`` [2, n] are its two parts, ``mask`` [2, n] the values of u, ``public`` [2, n]
-    those of p1, ``errors`` [n] is e1.
+    ``values`` (destroyed) and ``coefficients`` [2, n] are its two parts, ``mask`` [2, n] the values of u, ``public``
+    [2, n] those of p1, ``errors`` [n] is e1.
     """
     n = ring.n
     sums = np.empty((2, n))
-    scratch = np.empty((n // 8, 8))
     for prime in range(2):
         t = ring.transforms[prime]
-        scratch.reshape(-1)[:] = values[prime]
-        add_product(n, mask[prime], public[prime], scratch, t.constants)
-        inverse(n, scratch, sums[prime], t.constants, t.first_back, t.later_back)
+        add_product(n, mask[prime], public[prime], values[prime], t.constants)
+        inverse(n, values[prime], sums[prime], t.constants, t.first_back, t.later_back)
         add_integers(n, sums[prime], coefficients[prime], errors, t.constants)
     divide(n, sums[0], sums[1], np.array([_BACK]), out, ring.transforms[0].constants)
 
@@ -369,37 +367,41 @@ def place_chunks(sealed: Reals, position: int, chunks: Reals) -> None:
 
 
 @jit
-def pack_chunks(ring: Ring, chunks: Reals, keys: Reals, count: int, packed: Int64s, taken: Int64s) -> None:
-    """Switch the chunks of up to r sums to the packing key, and divide by q1.
+def pack_chunks(ring: Ring, chunks: Reals, keys: Reals, packed: Int64s, taken: Int64s) -> None:
+    """Switch the chunks of sums to the packing key, and divide by q1; each window holds up to r sums.
 
     Args:
-        chunks: [r, n], see :func:`place_chunks`.
-        keys: [r, 1 + secrets, 2, n]: the shared elements, and the one of each secret, as values.
-        count: sums.
-        packed: out [n]: the shared polynomial modulo q0.
-        taken: out [count, k]: what each sum's words lose, modulo q0; k ≤ secrets.
+        chunks: [windows, r, n], see :func:`place_chunks`.
+        keys: [r, 1 + secrets, 2, n]: the shared elements, and the one of each secret, as values. They are read once
+            for all windows, since they do not fit any cache.
+        packed: out [windows, n]: the shared polynomials modulo q0.
+        taken: out [sums, k]: what each sum's words lose, modulo q0; k ≤ secrets.
     """
-    n, r, k = ring.n, len(chunks), taken.shape[1]
-    totals, scratch, plain = np.zeros((1 + k, 2, n)), np.empty((n // 8, 8)), np.empty((2, n))
-    for j in range(r):
-        for prime in range(2):
-            t = ring.transforms[prime]
-            forward(n, chunks[j], scratch, t.constants, t.first, t.later)
+    n, windows, r, k = ring.n, len(chunks), chunks.shape[1], taken.shape[1]
+    plain = np.empty((2, windows, 1 + k, n))
+    totals, scratch = np.empty((windows, 1 + k, n // 8, 8)), np.empty((windows, n // 8, 8))
+    for prime in range(2):
+        t = ring.transforms[prime]
+        totals[:] = 0.0
+        for j in range(r):
+            for window in range(windows):
+                forward(n, chunks[window, j], scratch[window], t.constants, t.first, t.later)
             for each in range(1 + k):
-                add_product(n, scratch, keys[j, each, prime], totals[each, prime], t.constants)
-    size = n // r
-    for each in range(1 + k):
-        for prime in range(2):
-            t = ring.transforms[prime]
-            scratch.reshape(-1)[:] = totals[each, prime]
-            inverse(n, scratch, plain[prime], t.constants, t.first_back, t.later_back)
-        if each == 0:
-            divide(n, plain[0], plain[1], np.array([_BACK]), plain[0], ring.transforms[0].constants)
-            for i in range(n):
-                packed[i] = residue(plain[0, i], _Q0)
-        else:
-            for u in range(count):
-                taken[u, each - 1] = residue(divided(plain[0, u * size], plain[1, u * size]), _Q0)
+                for window in range(windows):
+                    add_product(n, scratch[window], keys[j, each, prime], totals[window, each], t.constants)
+        for window in range(windows):
+            for each in range(1 + k):
+                target = plain[prime, window, each]
+                inverse(n, totals[window, each], target, t.constants, t.first_back, t.later_back)
+    size, back = n // r, np.array([_BACK])
+    for window in range(windows):
+        divide(n, plain[0, window, 0], plain[1, window, 0], back, plain[0, window, 0], ring.transforms[0].constants)
+        for i in range(n):
+            packed[window, i] = residue(plain[0, window, 0, i], _Q0)
+        for u in range(min(r, len(taken) - window * r)):
+            for each in range(k):
+                pair = plain[0, window, 1 + each, u * size], plain[1, window, 1 + each, u * size]
+                taken[window * r + u, each] = residue(divided(pair[0], pair[1]), _Q0)
 
 
 @jit

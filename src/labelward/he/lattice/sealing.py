@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from labelward.he.lattice.ciphertexts import RowTerm
 
 _AT_ONCE = 8  # sums whose totals stay in the second-level cache
+_WINDOWS = 3  # polynomials that are packed together, and whose totals stay there too
 
 
 def sum_bytes(sums: int, n: int, secrets: int, digits: Digits) -> int:
@@ -51,13 +52,13 @@ def seal(
     sets = set_count(digits, elements.secrets)
     packed = np.empty((-(-cells // PACKED), sets, n), dtype=np.int64)
     sealed = np.empty((cells, digits.total), dtype=np.int64)
-    batches = [(i, Stream.secret(protection)) for i in range(len(packed))]
+    batches = [(i, Stream.secret(protection)) for i in range(0, len(packed), _WINDOWS)]
 
     def work(batch: tuple[int, Stream]) -> None:
         i, stream = batch
-        part = slice(i * PACKED, min((i + 1) * PACKED, cells))
+        part = slice(i * PACKED, min((i + _WINDOWS) * PACKED, cells))
         lists = [term.lists[part] for term in terms]
-        _seal_batch(elements, digits, words[part], terms, lists, stream, packed[i], sealed[part])
+        _seal_batch(elements, digits, words[part], terms, lists, stream, packed[i : i + _WINDOWS], sealed[part])
 
     run_in_threads(workers, work, batches)
     return bytes([FORMAT, PACKED_SUMS]) + pack(packed) + pack(sealed)
@@ -73,8 +74,8 @@ def _seal_batch(
     packed: Int64s,
     sealed: Int64s,
 ) -> None:
-    """Seal up to 32 sums into one polynomial for each set of secrets."""
-    ring, count, sets, secrets = elements.ring, len(words), len(packed), elements.secrets
+    """Seal sums into the polynomials ``packed`` [windows, sets, n], 32 each, and ``sealed`` [sums, K]."""
+    ring, count, sets, secrets = elements.ring, len(words), packed.shape[1], elements.secrets
     n = ring.n
     mask_count = -(-count * sets // MASKS)
     masks, bits = stream.ternary(mask_count, n)
@@ -82,7 +83,7 @@ def _seal_batch(
     flood = stream.flood(digits.flood, count * digits.total).reshape(count, digits.total)
     masked = np.empty((mask_count, 2, n))
     loops.mask_values(ring, bits, masked)
-    chunks = np.zeros((sets, PACKED, n))
+    chunks = np.zeros((sets, len(packed), PACKED, n))
     for start in range(0, count, _AT_ONCE):
         part = slice(start, min(start + _AT_ONCE, count))
         values, coefficients = _sum_polynomials(elements, terms, [each[part] for each in lists], part, sets)
@@ -94,14 +95,16 @@ def _seal_batch(
                     ring, values[i - start, each], coefficients[i - start, each], masked[used],
                     elements.masks[which], errors[i, each], out,
                 )  # fmt: skip
-                loops.place_chunks(out, i, chunks[each])
+                loops.place_chunks(out, i % PACKED, chunks[each, i // PACKED])
                 own = slice(each * secrets, min((each + 1) * secrets, digits.total))
                 rotated = elements.rotated[which, : own.stop - own.start]
                 loops.seal_words(words[i, own], masks[used], rotated, flood[i, own], sealed[i, own])
     for each in range(sets):
         own = slice(each * secrets, min((each + 1) * secrets, digits.total))
+        polynomials = np.empty((len(packed), n), dtype=np.int64)
         taken = np.empty((count, own.stop - own.start), dtype=np.int64)
-        loops.pack_chunks(ring, chunks[each], elements.packing, count, packed[each], taken)
+        loops.pack_chunks(ring, chunks[each], elements.packing, polynomials, taken)
+        packed[:, each] = polynomials
         sealed[:, own] -= taken
     loops.settle_first(sealed)
 
