@@ -22,8 +22,8 @@ from labelward.job import parse_job
 from labelward.messages.federboost import ChosenBuckets
 from labelward.messages.pivodl import Candidate, ColumnCodes
 from labelward.party.context import Context, no_progress
+from labelward.protocols.common.columns import MISSING, OwnColumns
 from labelward.protocols.family import attacker_data
-from labelward.protocols.pivodl.columns import MISSING, OwnColumns
 from labelward.protocols.pivodl.federboost import noisy_buckets
 from labelward.protocols.pivodl.params import FederBoost
 from labelward.rng import PrivateSeed

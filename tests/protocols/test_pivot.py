@@ -25,6 +25,7 @@ from labelward.federation.simulation import SimulationResult
 from labelward.he.base import CipherBlock
 from labelward.messages import pivot
 from labelward.messages.base import Array, Message, Observation
+from labelward.protocols.pivot import arithmetic
 from labelward.protocols.pivot.cart import PlainTree, grow_plain
 from labelward.protocols.pivot.family import PivotFamily
 from labelward.protocols.pivot.params import Pivot
@@ -274,6 +275,13 @@ def test_too_many_rows_or_bits() -> None:
     with refused(JobError, "range", field="[model] statistical_bits", value=60):
         Pivot(statistical_bits=60).check_rows(100, 3)
     Pivot(statistical_bits=50).check_rows(100, 3)
+
+
+def test_more_candidates_than_can_be_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arithmetic, "MOST", 100)
+    job = job_of(depth=1)
+    with refused(JobError, "range", field="[model] candidates"):
+        trained(job, data_of(job))
 
 
 def test_quantities_and_defenses() -> None:

@@ -368,6 +368,12 @@ class ModelFamily(ABC, Generic[S]):
         """
 
 
+def one_round(mode: PredictMode) -> None:
+    """Refuse any other way to predict."""
+    if mode != "one-round":
+        raise JobError(f"{mode!r} is for SecureBoost and forests", code="unsupported", field="--mode", value=mode)
+
+
 def refuse_unaligned(kind: str, data: VerticalDataset) -> None:
     """Refuse rows that only the active party holds, for a model that has no use for them."""
     if data.parties[0].unaligned is not None:

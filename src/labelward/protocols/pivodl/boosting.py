@@ -16,7 +16,8 @@ from labelward.party.context import Context
 from labelward.party.noise_record import record_draws, refuse_redraw
 from labelward.policy.base import PolicyContext
 from labelward.policy.chain import ChainState
-from labelward.protocols.pivodl.share import OwnRecord, SharedTree
+from labelward.protocols.common.columns import OwnRecord
+from labelward.protocols.pivodl.share import SharedTree
 from labelward.protocols.pivodl.training import Training
 from labelward.protocols.pivodl.tree import Tree
 

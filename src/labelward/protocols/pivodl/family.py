@@ -42,9 +42,17 @@ from labelward.party.roles import PASSIVE, Role, Topology
 from labelward.party.view import View
 from labelward.policy.base import HOLDER_POINTS, Policy, PolicyContext
 from labelward.protocols.common import LabelVector, PartyInputs
-from labelward.protocols.family import ModelFamily, PartyShare, PredictMode, RoleResult, label_vector, refuse_unaligned
+from labelward.protocols.common.columns import OwnColumns
+from labelward.protocols.family import (
+    ModelFamily,
+    PartyShare,
+    PredictMode,
+    RoleResult,
+    label_vector,
+    one_round,
+    refuse_unaligned,
+)
 from labelward.protocols.pivodl.boosting import load_progress, train_trees
-from labelward.protocols.pivodl.columns import OwnColumns
 from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.joined import train_joined
 from labelward.protocols.pivodl.label_scale import LabelScale, agree_on_scale
@@ -241,12 +249,6 @@ def refuse_unsupported(kind: str, data: VerticalDataset) -> None:
     for party in data.parties:
         if party.monotone:
             raise JobError("monotone constraints are not supported", code="unsupported", field="[data] monotone")
-
-
-def one_round(mode: PredictMode) -> None:
-    """Refuse any other way to predict."""
-    if mode != "one-round":
-        raise JobError(f"{mode!r} is for SecureBoost and forests", code="unsupported", field="--mode", value=mode)
 
 
 def probabilities(margins: Floats) -> Floats:

@@ -41,9 +41,9 @@ from labelward.policy.base import Policy, PolicyContext
 from labelward.privacy.mechanisms import RandomizedResponse
 from labelward.privacy.noise import KeyedDraws
 from labelward.protocols.common import LabelVector, PartyInputs
-from labelward.protocols.family import ModelFamily, PredictMode, RoleResult, label_vector
-from labelward.protocols.pivodl.columns import MISSING, OwnColumns, SourceColumns, received_columns
-from labelward.protocols.pivodl.family import one_round, probabilities, refuse_unsupported
+from labelward.protocols.common.columns import MISSING, OwnColumns, SourceColumns, received_columns
+from labelward.protocols.family import ModelFamily, PredictMode, RoleResult, label_vector, one_round
+from labelward.protocols.pivodl.family import probabilities, refuse_unsupported
 from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.joined import grow_trees, train_joined
 from labelward.protocols.pivodl.params import FederBoost

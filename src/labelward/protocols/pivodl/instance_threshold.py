@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from labelward.kernels.histogram import level_sums
 from labelward.kernels.split_search import CATEGORICAL
-from labelward.protocols.pivodl.columns import OwnColumns
+from labelward.protocols.common.columns import OwnColumns
 from labelward.protocols.pivodl.params import Pivodl
 
 Allowed = NDArray[np.bool_]

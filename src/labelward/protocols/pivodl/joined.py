@@ -12,11 +12,11 @@ from labelward.data import PartyDataset
 from labelward.kernels.histogram import goes_left
 from labelward.kernels.node_rows import NodeRows, children, route_rows
 from labelward.messages.pivodl import Candidate
-from labelward.protocols.pivodl.columns import OwnColumns, SourceColumns
+from labelward.protocols.common.columns import OwnColumns, OwnRecord, SourceColumns
 from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.label_scale import LabelScale
 from labelward.protocols.pivodl.params import GrownTrees
-from labelward.protocols.pivodl.share import PUBLIC, OwnRecord, SharedTree
+from labelward.protocols.pivodl.share import PUBLIC, SharedTree
 from labelward.protocols.pivodl.split_client import best_candidates
 
 Floats = NDArray[np.float64]

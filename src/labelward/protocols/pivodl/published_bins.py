@@ -14,7 +14,7 @@ from labelward.errors import PeerError
 from labelward.messages.base import RowMask
 from labelward.messages.pivodl import NodeBins
 from labelward.party.context import Context
-from labelward.protocols.pivodl.columns import MISSING, Integers, OwnColumns, SourceColumns
+from labelward.protocols.common.columns import MISSING, Integers, OwnColumns, SourceColumns
 
 Step = tuple[int, int]
 

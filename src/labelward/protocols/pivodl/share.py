@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from labelward.kernels.node_rows import children
 from labelward.party.evidence import Evidence
 from labelward.party.json_file import encode_checked, read_checked
+from labelward.protocols.common.columns import OwnRecord
 from labelward.protocols.pivodl.label_scale import LabelScale
 from labelward.runs.secure_files import atomic_write
 
@@ -54,32 +55,6 @@ class SharedTree(msgspec.Struct, frozen=True):
         both = np.array([[place[child] for child in children(node)] for node in self.nodes], dtype=np.int32)
         left, right = both.reshape(-1, 2).T
         return np.ascontiguousarray(left), np.ascontiguousarray(right)
-
-
-class OwnRecord(msgspec.Struct, frozen=True):
-    """One of the party's own splits.
-
-    Attributes:
-        column: position among the party's columns.
-        threshold: a row goes left where x ≤ threshold; unused for categories.
-        missing_left: whether missing values and unseen categories go left.
-        categories: of a categorical column the codes that go left.
-    """
-
-    column: int
-    threshold: float
-    missing_left: bool
-    categories: tuple[int, ...] = ()
-
-    def goes_left(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return bool [rows]: whether each row of the party's columns goes left."""
-        values = x[:, self.column]
-        left: NDArray[np.bool_]
-        if self.categories:
-            known, left = values >= 0, np.isin(values, self.categories)
-        else:
-            known, left = ~np.isnan(values), values <= self.threshold
-        return np.where(known, left, self.missing_left)
 
 
 class PivodlShare(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from labelward.kernels.split_candidates import Candidates, candidates
 from labelward.messages.pivodl import (
     Candidate,
 )
-from labelward.protocols.pivodl.columns import SourceColumns
+from labelward.protocols.common.columns import SourceColumns
 from labelward.protocols.pivodl.fixed import Fixed
 
 Floats = NDArray[np.float64]

@@ -30,11 +30,10 @@ from labelward.messages.pivodl import (
     HeldRows,
 )
 from labelward.party.context import Context
-from labelward.protocols.pivodl.columns import MISSING, OwnColumns, SourceColumns, received_columns
+from labelward.protocols.common.columns import MISSING, OwnColumns, OwnRecord, SourceColumns, received_columns
 from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.params import Pivodl
 from labelward.protocols.pivodl.secure_sums import SecureSums
-from labelward.protocols.pivodl.share import OwnRecord
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -27,7 +27,7 @@ from labelward.messages.pivodl import (
     WinningCandidates,
 )
 from labelward.policy.holder_points import HolderSums, LeafRelease
-from labelward.protocols.pivodl.columns import SourceColumns
+from labelward.protocols.common.columns import SourceColumns
 from labelward.protocols.pivodl.instance_threshold import allowed_candidates
 from labelward.protocols.pivodl.published_bins import hear_bins, tell_bins
 from labelward.protocols.pivodl.secure_sums import Collection

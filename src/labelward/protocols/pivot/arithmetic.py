@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError
+from labelward.errors import JobError, PeerError
 from labelward.messages.base import Array
 from labelward.messages.pivot import DealEnd, DealRequest, DealtCorrections, MaskedShares, ResultShares
 from labelward.party.context import Context
@@ -137,9 +137,15 @@ class SharedArithmetic:
         return _checked(values, shape, peer, kind.__name__, step)
 
     def _dealt(self, *needed: tuple[str, int]) -> list[Words]:
-        """Return new shares of each kind, uint64 [arrays, count]."""
+        """Return new shares of each kind, uint64 [arrays, count].
+
+        Raises:
+            JobError: more than :data:`~labelward.protocols.pivot.dealt_shares.MOST` of a kind, at all parties alike.
+        """
         number, self._requests = self._requests, self._requests + 1
-        assert max(count for _, count in needed) <= MOST
+        if (most := max(count for _, count in needed)) > MOST:
+            reason = f"gives {most} comparisons and products at one level; at most {MOST} fit"
+            raise JobError(reason, code="range", field="[model] candidates", value=most)
         parts = [drawn(self._seed, kind, (number << 8) + at, count) for at, (kind, count) in enumerate(needed)]
         if not self.leads:
             return parts

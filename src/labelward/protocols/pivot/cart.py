@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from labelward.data import PartyDataset
 from labelward.kernels.node_rows import children, depth_of
 from labelward.messages.pivodl import Candidate
-from labelward.protocols.pivodl.columns import MISSING, OwnColumns
-from labelward.protocols.pivodl.share import OwnRecord
+from labelward.protocols.common.columns import MISSING, OwnColumns, OwnRecord
 from labelward.protocols.pivot.params import Pivot
 
 Floats = NDArray[np.float64]

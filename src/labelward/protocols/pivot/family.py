@@ -38,16 +38,16 @@ from labelward.party.roles import ACTIVE, PASSIVE, Role, Topology
 from labelward.party.view import View
 from labelward.policy.base import Policy, PolicyContext
 from labelward.protocols.common import LabelVector, PartyInputs
+from labelward.protocols.common.columns import OwnColumns
 from labelward.protocols.family import (
     ModelFamily,
     PartyShare,
     PredictMode,
     RoleResult,
     label_vector,
+    one_round,
     refuse_unaligned,
 )
-from labelward.protocols.pivodl.columns import OwnColumns
-from labelward.protocols.pivodl.family import one_round
 from labelward.protocols.pivot.cart import grow_plain
 from labelward.protocols.pivot.dealer import KeyTerms, deal, receive
 from labelward.protocols.pivot.params import Pivot

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from labelward.kernels.node_rows import children
 from labelward.party.evidence import Evidence
 from labelward.party.json_file import encode_checked, read_checked
-from labelward.protocols.pivodl.share import OwnRecord
+from labelward.protocols.common.columns import OwnRecord
 from labelward.runs.secure_files import atomic_write
 
 FORMAT = 1

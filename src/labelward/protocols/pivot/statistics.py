@@ -21,7 +21,7 @@ from labelward.errors import PeerError
 from labelward.he.base import CipherBlock, KeyPart, Layout
 from labelward.messages.base import CipherDigest
 from labelward.messages.pivot import MaskedStatistics, PartialDecryptions, SumMasks
-from labelward.protocols.pivodl.columns import MISSING, OwnColumns
+from labelward.protocols.common.columns import MISSING, OwnColumns
 from labelward.protocols.pivot.arithmetic import SharedArithmetic
 from labelward.protocols.pivot.dealt_shares import Words
 from labelward.protocols.pivot.params import Pivot

@@ -33,8 +33,7 @@ from labelward.messages.pivot import (
     SplitPlaces,
 )
 from labelward.party.context import Context
-from labelward.protocols.pivodl.columns import MISSING, OwnColumns
-from labelward.protocols.pivodl.share import OwnRecord
+from labelward.protocols.common.columns import MISSING, OwnColumns, OwnRecord
 from labelward.protocols.pivot.arithmetic import SharedArithmetic
 from labelward.protocols.pivot.cart import candidate_at
 from labelward.protocols.pivot.dealer import Dealt

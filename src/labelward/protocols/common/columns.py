@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +15,6 @@ from labelward.kernels.binning import Binned, bin_columns
 from labelward.kernels.histogram import level_sums
 from labelward.kernels.split_search import CATEGORICAL
 from labelward.messages.pivodl import Candidate, ColumnCodes
-from labelward.protocols.pivodl.share import OwnRecord
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -22,6 +22,32 @@ Codes = NDArray[np.uint16]
 
 MISSING = 0xFFFF
 """Code of a value that is not there."""
+
+
+class OwnRecord(msgspec.Struct, frozen=True):
+    """One of the party's own splits.
+
+    Attributes:
+        column: position among the party's columns.
+        threshold: a row goes left where x ≤ threshold; unused for categories.
+        missing_left: whether missing values and unseen categories go left.
+        categories: of a categorical column the codes that go left.
+    """
+
+    column: int
+    threshold: float
+    missing_left: bool
+    categories: tuple[int, ...] = ()
+
+    def goes_left(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return bool [rows]: whether each row of the party's columns goes left."""
+        values = x[:, self.column]
+        left: NDArray[np.bool_]
+        if self.categories:
+            known, left = values >= 0, np.isin(values, self.categories)
+        else:
+            known, left = ~np.isnan(values), values <= self.threshold
+        return np.where(known, left, self.missing_left)
 
 
 class SourceColumns(NamedTuple):
