@@ -43,7 +43,7 @@ def with_own_tables(study: Study, tables: Mapping[str, Path]) -> Study:
             raise InputError(reason, code="unknown", field="--table", value=name)
         dataset = known[place]
         table = read_table(file)
-        check_table(dataset, table, file)
+        check_dataset_shape(dataset, table, file)
         found[place] = replace(dataset, file=file, substitute="", generate=None, catalogue_name="", on_request=False)
     present = {each.name for each in study.datasets}
     added = [each for name, each in found.items() if name not in present]
@@ -58,7 +58,7 @@ def with_own_tables(study: Study, tables: Mapping[str, Path]) -> Study:
     )
 
 
-def check_table(dataset: StudyDataset, table: pa.Table, file: Path) -> None:
+def check_dataset_shape(dataset: StudyDataset, table: pa.Table, file: Path) -> None:
     """Refuse a table that is not the dataset's.
 
     Raises:
