@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
-from labelward.attacks.nets.weight_choice import WEIGHTS, Trial, ranked_weights, class_entropy, try_weights
+from labelward.attacks.nets.weight_choice import WEIGHTS, Trial, guess_entropy, ranked_weights, try_weights
 from labelward.attacks.passive_completion import PassiveCompletion
 from labelward.metrics.leakage import score_labels
 from labelward.testing.label_attacks import gradient_view, gradients_of
@@ -49,7 +49,7 @@ def test_a_single_known_row_of_a_class_is_not_held_out():
     trials = try_weights(scores, (np.array([4, 5, 6]), np.array([0, 0, 1])), 2, rng=np.random.default_rng(1))
     assert seen == [[4, 5, 6]] * len(WEIGHTS)
     assert all(np.isnan(each.agreement) for each in trials)
-    assert trials[0].spread == pytest.approx(class_entropy(np.repeat([0, 1], [13, 14]), 2))
+    assert trials[0].spread == pytest.approx(guess_entropy(np.repeat([0, 1], [13, 14]), 2))
 
 
 def test_constant_guesses_come_last_however_well_they_agree():

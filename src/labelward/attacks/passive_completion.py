@@ -148,7 +148,7 @@ class Completion(AfterEpoch):
         self, bottom: Callable[[], Any], own: AttackerData, known: Known, classes: int, rng: np.random.Generator
     ) -> tuple[CompletedModel, dict[str, float]]:
         """Return the completed model, and notes; without a given weight the best one whose guesses are not constant."""
-        from labelward.attacks.nets.weight_choice import ranked_weights, class_entropy, try_weights
+        from labelward.attacks.nets.weight_choice import guess_entropy, ranked_weights, try_weights
 
         def fit(attack: Completion, known: Known, weight: float) -> CompletedModel:
             chosen = replace(attack, unlabeled_weight=weight)
@@ -164,7 +164,7 @@ class Completion(AfterEpoch):
         for weight in ranked_weights(trials):
             made = fit(self, known, weight)
             guess = np.delete(made.probabilities(own.features).argmax(axis=1), known[0])
-            if class_entropy(guess, classes) or not len(guess):
+            if guess_entropy(guess, classes) or not len(guess):
                 break
         agreements = {each.weight: each.agreement for each in trials}
         notes = {"loss": made.loss, "unlabeled_weight": weight}

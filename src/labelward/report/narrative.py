@@ -94,13 +94,16 @@ def scope_notice(table: Sequence[SummaryRow]) -> list[str]:
 
 
 def constant_notice(table: Sequence[SummaryRow]) -> list[str]:
-    """Return which attacks guess one class for all rows, and what ranks the rows all the same."""
+    """Return which attacks guess one class for all rows, and what ranks the rows all the same.
+
+    The attack on the sides of rows, which is part of every audit, has a notice of its own.
+    """
     return [
         f"{row.attack} by {row.party} ({row.defense}) guesses one class for all rows in {row.constant} of {row.seeds} "
         f"{'seed' if row.seeds == 1 else 'seeds'}: its accuracy tells nothing, while its scores rank the rows with "
         f"an AUC of {decimals(row.leakage['auc'].mean, 2)}."
         for row in table
-        if row.constant
+        if row.constant and _kind(row) != STANDING
     ]
 
 

@@ -43,7 +43,7 @@ def with_own_tables(study: Study, tables: Mapping[str, Path]) -> Study:
             raise InputError(reason, code="unknown", field="--table", value=name)
         dataset = known[place]
         table = read_table(file)
-        check_shape(dataset, table, file)
+        check_dataset_shape(dataset, table, file)
         found[place] = replace(
             dataset, file=file, substitute="", generate=None, catalogue_name="", own_file=False, on_request=False
         )
@@ -60,7 +60,7 @@ def with_own_tables(study: Study, tables: Mapping[str, Path]) -> Study:
     )
 
 
-def check_shape(dataset: StudyDataset, table: pa.Table, file: Path) -> None:
+def check_dataset_shape(dataset: StudyDataset, table: pa.Table, file: Path) -> None:
     """Refuse a table that is not the dataset's.
 
     Raises:

@@ -75,13 +75,13 @@ def try_weights(
         for kept in parts:
             guess = scores((rows[kept], labels[kept]), weight).argmax(axis=1)
             right[~kept] = guess[rows[~kept]] == labels[~kept]
-            spread += class_entropy(np.delete(guess, rows), classes) / len(parts)
+            spread += guess_entropy(np.delete(guess, rows), classes) / len(parts)
         agreement = np.nan if fold is None else float(np.mean([right[labels == c].mean() for c in np.unique(labels)]))
         trials.append(Trial(weight, agreement, spread))
     return trials
 
 
-def class_entropy(guess: NDArray[np.int64], classes: int) -> float:
+def guess_entropy(guess: NDArray[np.int64], classes: int) -> float:
     """Return the entropy of the shares of guessed classes, as a share of log(classes)."""
     share = np.bincount(guess, minlength=classes) / max(len(guess), 1)
     share = share[share > 0]
