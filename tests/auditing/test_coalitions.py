@@ -136,11 +136,13 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 HOLDERS: dict[str, dict[str, Any]] = {"holders": {"kind": "pivodl", "trees": 2, "depth": 3}}
 """Models without coalitions: several parties may hold labels."""
+SHARED: dict[str, dict[str, Any]] = {"pivot": {"kind": "pivot", "dealer": "shop", "depth": 3}}
+"""Models without coalitions: a colluding dealer knows everything."""
 
 
 def entries(model: str) -> dict[str, dict[str, Any]]:
     """Return for each registered attack that reads views of a model an entry of a job, quick where it can be."""
-    chosen = dict((MODELS | HOLDERS)[model])
+    chosen = dict((MODELS | HOLDERS | SHARED)[model])
     model_kind = chosen.pop("kind")
     complete = {"kind": model_kind, **MODEL_CLASSES.make(model_kind, chosen).parameters()}
     found = {}
@@ -155,7 +157,7 @@ def entries(model: str) -> dict[str, dict[str, Any]]:
 
 
 def test_every_registered_attack_reads_views_of_some_model_here() -> None:
-    assert set(ATTACKS.classes()) == {kind for model in MODELS | HOLDERS for kind in entries(model)}
+    assert set(ATTACKS.classes()) == {kind for model in MODELS | HOLDERS | SHARED for kind in entries(model)}
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -71,12 +71,12 @@ def test_the_journal_goes_on_where_nobody_reads(tmp_path: Path, monkeypatch: pyt
     with RunLog(tmp_path / "log.jsonl", json_lines=False, quiet=False) as journal:
         began = time.monotonic()
         for number in range(3):
-            journal("waiting", {"for": [f"party {number}"]})
+            journal("waiting", {"for": [f"party {number}"], "left": 60.0, "away": {}})
         assert time.monotonic() - began < 30.0
         lines = (tmp_path / "log.jsonl").read_text().splitlines()
         stderr.read.set()  # type: ignore[attr-defined]
     assert [json.loads(line)["for"] for line in lines] == [[f"party {number}"] for number in range(3)]
-    assert stderr.getvalue().splitlines() == [f"waiting for party {number}" for number in range(3)]
+    assert stderr.getvalue().splitlines() == [f"waiting for party {number}, 60 s left" for number in range(3)]
 
 
 def test_a_log_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:

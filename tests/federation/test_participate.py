@@ -375,7 +375,7 @@ def test_ids_that_differ_are_counted(company: Path) -> None:
     path.write_text(path.read_text().replace("c007", "d007"))
     raised = trained(company, Meeting())
     assert isinstance(raised["bank"], HandshakeError)
-    assert re.search(r"at least 1 of 120", str(raised["bank"])), str(raised["bank"])
+    assert raised["bank"].value["only"] == {"bank": 1, "shop": 1}
 
 
 @pytest.mark.parametrize(
@@ -478,7 +478,7 @@ def test_the_page_says_what_protected_the_run(company: Path) -> None:
     texts = {"parties": (record.party, evil), "defense": evil, "own": evil, "model": evil, "versions": {evil: evil}}
     write_party_record(company / "run-bank", msgspec.structs.replace(record, **texts))
     hostile = write_party_report(company / "run-bank").read_text()
-    assert "<script" not in hostile
+    assert hostile.count("<script") == 1  # the page's own
     assert "<img src=x" not in hostile
     assert "&lt;script&gt;" in hostile
 

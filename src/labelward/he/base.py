@@ -203,11 +203,16 @@ class EncryptedRows(ABC):
 
 
 class PublicKey(ABC):
-    """Operations without the secret; :attr:`counts` are those of this party."""
+    """Operations without the secret; :attr:`counts` are those of this party.
+
+    Attributes:
+        sum_excess: bytes by which a ciphertext of a re-randomized sum may be longer than one of a row.
+    """
 
     engine: str
     bits: int
     counts: Counts
+    sum_excess: int = 0
 
     @property
     @abstractmethod

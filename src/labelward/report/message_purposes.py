@@ -11,6 +11,7 @@ EXPLAINED: Final = "docs/explanation-what-each-party-sees.md"
 
 _GROUPS: Final = {
     "greeting: who takes part, and do all agree": "Hello Begin Ready PairStart PairHistories NetReady",
+    "rows that differ: how many, and why": "BlindedRowIds TwiceBlindedRowIds",
     "public key, and the model's name": "KeyOffer PartyKeys",
     "comparison of all that was exchanged, at the end": "ExchangeDigest",
     "beginning and end of trees and epochs": "TreeStart TreeEnd TrainingEnd NetStart EpochStart EpochEnd",
@@ -22,7 +23,12 @@ _GROUPS: Final = {
     "numbers of a bottom model for rows": "BatchEmbeddings ValidationEmbeddings",
     "gradients for a bottom model": "BatchGradients",
     "labels: which rows, and sums of them": "HeldRows LabelTotal RootTotals TotalSums OwnSums MaskedSums ChildTotals",
-    "columns in bins": "ColumnCodes NodeBins",
+    "columns in bins": "ColumnCodes NodeBins SplitOffers",
+    "random shares from the dealer": "DealerExchange DealtParcel DealRequest DealtCorrections DealEnd",
+    "encrypted classes of the rows of a node": "LabelRows ChildCiphertexts",
+    "shared sums by bin": "SumMasks MaskedStatistics PartialDecryptions",
+    "shared arithmetic": "MaskedShares ResultShares",
+    "the tree that all may know": "SplitNodes SplitPlaces LeafClasses",
     "prediction: which rows": "PredictRequest EmbeddingRequest",
     "prediction: answers": "PredictAnswers EmbeddingAnswer SplitSides MaskedMargins ReachedLeaves",
     "explanation: which splits and rows": "ColumnsRequest RecordColumns PathRequest PathAnswers",

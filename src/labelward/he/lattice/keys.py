@@ -61,6 +61,7 @@ class LatticePublicKey(PublicKey):
         self.engine, self.bits, self.counts = NAME, elements.ring.n, Counts()
         self.elements, self.protection = elements, protection
         self.allocate, self.workers = resources
+        self.sum_excess = packed_size(elements.ring.n)  # the polynomial of a sum that is sealed alone
         self._fingerprint = hashlib.sha256(b"labelward lattice " + elements.data).digest()[:16]
 
     @property

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset
 
+__all__ = ["LabelVector", "PartyInputs"]
+
 Floats = NDArray[np.float64]
 
 

@@ -32,7 +32,6 @@ ReleaseSample = Callable[[str, int, RowMask], Released[RowMask]]
 BLOCK_ROWS = 16_384
 """Rows of an encrypted block; the last block may have fewer."""
 _DESCRIBED = 24  # bytes for each sum of a message beside its ciphertexts, at most: cells, sizes, implied bins
-_SEALED = 1024  # bytes of a ciphertext of a sum of which several share something, at most
 
 
 @dataclass(frozen=True)
@@ -256,7 +255,8 @@ class RowDistributor:
         self._ctx.expect(peer, self._sums[peer] * (self._sum_size + _DESCRIBED))
 
     def _measure(self, block: CipherBlock) -> None:
-        size = -(-max(len(block.data), _SEALED * block.count) // max(1, block.shape[0]))
+        excess = 0 if self._private is None else self._private.public.sum_excess
+        size = -(-(len(block.data) + block.count * excess) // max(1, block.shape[0]))
         if size > self._sum_size:
             self._sum_size = size
             for peer in self._sums:
