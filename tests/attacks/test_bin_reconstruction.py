@@ -99,6 +99,7 @@ def test_all_answers_are_right(run: Callable[..., _Run], model: dict[str, Any], 
     assert found["recovered"] > least_share
 
 
+@pytest.mark.slow
 def test_what_is_not_recovered_is_hardly_ever_determined(run: Callable[..., _Run]) -> None:
     """Rows of one label that no tree tells apart can be exchanged: their bins follow only if they are equal."""
     ran = run(parties={"active": 0.5, "telco": 0.5}, model={"trees": 20, "depth": 3})

@@ -120,6 +120,7 @@ def test_a_bound_beyond_all_changes_nothing(candidates: str) -> None:
         assert readable_content(defended.views[party]) == readable_content(plain.views[party])
 
 
+@pytest.mark.slow
 def test_the_bound_holds_under_encryption() -> None:
     """Purities travel packed beside gradients; decisions, shares and views are those of the plain run."""
     given_setting = setting(9, 3, SecureBoost(trees=2, depth=3, bins=8))

@@ -40,7 +40,8 @@ KILLS = (
 )
 
 
-@pytest.mark.parametrize("case", ["several holders, noise", pytest.param("several holders", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["several holders, noise", "several holders"])
 def test_killed_parties_end_with_the_shares_and_views_of_one_process(
     case: str, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:

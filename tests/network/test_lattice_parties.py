@@ -14,7 +14,8 @@ pytestmark = pytest.mark.network
 CASE = Case(model="trees = 12\ndepth = 3", encryption='engine = "lattice"\nworkers = 1')
 
 
-@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["undisturbed", "killed"])
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, True], ids=["undisturbed", "killed"])
 def test_trees_over_the_network_are_those_of_plain(tmp_path: Path, undisturbed: Undisturbed, killed: bool) -> None:
     """Three companies, with a key of 9 MB; one is killed after two trees, and resumes with the others."""
     with companies(tmp_path / "run", CASE) as made:

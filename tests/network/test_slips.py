@@ -95,6 +95,7 @@ def test_a_slip_at_a_prediction(tmp_path: Path) -> None:
         assert "nothing.csv" not in said["bank"]
 
 
+@pytest.mark.slow
 def test_a_slip_beside_a_process_that_runs_leaves_it_alone(tmp_path: Path, undisturbed: Undisturbed) -> None:
     """In its own folder, which is locked, and in another one, from which the place is taken."""
     with companies(tmp_path / "run", TWO) as made:
