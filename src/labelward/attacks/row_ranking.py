@@ -136,7 +136,9 @@ class RowRanking(AfterEpoch, TwoClassRanking):
                 value=view.party,
             )
         trained = bottom()
-        return embedded(trained, own.features), None if own.outside is None else embedded(trained, own.outside)
+        # nobody has embeddings of other rows after an epoch, so that without the view there are none to compare with
+        outside = None if self.epoch is not None or own.outside is None else embedded(trained, own.outside)
+        return embedded(trained, own.features), outside
 
 
 @dataclass(frozen=True, kw_only=True)
