@@ -65,4 +65,9 @@ FAMILIES = (
         models={"pivot": "protocols.pivot.params:Pivot"},
         messages=("messages.pivot",),
     ),
+    FamilyEntry(
+        family="protocols.logistic.family:LogisticFamily",
+        models={"logistic": "protocols.logistic.params:LogisticRegression"},
+        messages=("messages.logistic",),
+    ),
 )

@@ -16,11 +16,14 @@ from labelward.errors import InputError
 if TYPE_CHECKING:
     from labelward.planning.cost_estimate import CostEstimate
     from labelward.planning.estimate import NetworkLink
+    from labelward.planning.logistic_cost import LogisticCost
     from labelward.planning.net_traffic import NetTraffic
     from labelward.runs.estimate import DeploymentEstimate
 
 SPLIT_NETWORK = "splitnn"
 """The model of which bytes are told, in place of operations."""
+LOGISTIC = "logistic"
+"""The model of which some batches are trained."""
 
 _UNITS = (
     ("encrypt", "encrypt a ciphertext"),
@@ -52,11 +55,13 @@ def plan(
 ) -> None:
     """Estimate time, traffic and memory of a training run, from operations measured on this machine.
 
-    For split networks: the bytes that are sent, and the size of the views.
+    For split networks: the bytes that are sent, and the size of the views. Of a logistic regression a few batches are
+    trained.
     """
     from labelward.cli.audit import insecure_settings
     from labelward.job import load_job
     from labelward.planning.cost_estimate import estimate_cost
+    from labelward.planning.logistic_cost import estimate_logistic
     from labelward.planning.net_traffic import estimate_traffic
     from labelward.planning.workload import RemoteShape
 
@@ -72,6 +77,13 @@ def plan(
                 )
             traffic = estimate_traffic(job, seed=seed, variant=defense, remote=remote)
             print_json(asdict(traffic)) if json else _print_network(traffic)
+            return
+        if job.model.kind == LOGISTIC:
+            if link is not None:
+                reason = "is for trees; a regression waits for three round trips a batch"
+                raise InputError(reason, code="unsupported", field="--bandwidth")
+            cost = estimate_logistic(job, seed=seed, variant=defense, remote=remote)
+            print_json(asdict(cost)) if json else _print_logistic(cost)
             return
         found = estimate_cost(job, seed=seed, variant=defense, link=link, remote=remote)
     if json:
@@ -153,6 +165,28 @@ def _print_network(found: NetTraffic) -> None:
     title = f"{found.dataset or 'remote data'}, {count(found.rows)} rows, {count(found.epochs)} epochs"
     print_table(title, ("bytes of arrays", active, *passive), lines, words=1)
     typer.echo(f"All views: {data_size(sum(found.views.values()))} at most, headers of messages apart.")
+
+
+def _print_logistic(found: LogisticCost) -> None:
+    from labelward.report.formatting import count, data_size, duration
+
+    phases = list(dict.fromkeys(phase for each in found.phases.values() for phase in each))
+    lines = [(phase, *(_time(found.phases[name].get(phase)) for name in found.parties)) for phase in phases]
+    lines += [
+        ("all phases", *(duration(sum(found.phases[name].values())) for name in found.parties)),
+        ("bytes sent", *(data_size(found.bytes[name]) for name in found.parties)),
+    ]
+    bits = f", {found.bits} bits" if found.bits else ""
+    title = f"{found.dataset or 'remote data'}, {count(found.rows)} training rows, {found.engine}{bits}"
+    print_table(title, ("phase", *found.parties), lines, words=1)
+    typer.echo(
+        f"In one process, where phases add up: {duration(found.seconds)}, {data_size(sum(found.bytes.values()))}; "
+        f"{count(found.encryptions)} encryptions, {count(found.additions)} additions, "
+        f"{count(found.decryptions)} decryptions."
+    )
+    typer.echo(f"{count(found.tried)} of {count(found.batches)} batches were trained under the job's encryption.")
+    if found.generated:
+        typer.echo(f"The columns of {', '.join(found.generated)} are synthetic.")
 
 
 def _sentences(found: CostEstimate) -> list[str]:

@@ -413,6 +413,8 @@ class Engine(ABC):
         Parameters: class of the engine's own parameters.
         skips_empty_sums: whether adding a sum without rows to another one is free.
         shares_keys: whether it makes keys of parts: :meth:`deal_key`, :meth:`key_part` and :meth:`PublicKey.select`.
+        adds_sealed: whether :meth:`PublicKey.sums` opens re-randomized sums of rows, too, so that they can be added to
+            a party's own.
         sums_when_sealing: whether :meth:`EncryptedRows.group_sums` leaves most of its work to
             :meth:`EncryptedSums.rerandomize`.
 
@@ -429,6 +431,7 @@ class Engine(ABC):
     Parameters: ClassVar[type[EngineParameters]] = EngineParameters
     skips_empty_sums: ClassVar[bool] = False
     shares_keys: ClassVar[bool] = False
+    adds_sealed: ClassVar[bool] = True
     sums_when_sealing: ClassVar[bool] = False
 
     def __init__(

@@ -69,7 +69,7 @@ def estimate_cost(
     params = model_family(job.model).params
     if not isinstance(params, TreeModel):
         reason = (
-            "plans are of 'secureboost' and 'forest', and of the bytes of 'splitnn'; the time of "
+            "plans are of 'secureboost', 'forest' and 'logistic', and of the bytes of 'splitnn'; the time of "
             f"{job.model.kind!r} is best measured on a part of the rows"
         )
         raise JobError(reason, code="unsupported", field="[model] kind", value=job.model.kind)

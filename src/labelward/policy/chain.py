@@ -335,6 +335,13 @@ class PolicyChain(Releaser):
             release = replace(release, weights=self._counted(position, answer, release.weights))
         return self._released(release.weights)
 
+    def release_of_targets(self, value: T) -> Released[T]:
+        """Release what depends on labels through the targets alone, which the policies decided before."""
+        for policy in self.policies:
+            if not policy.points <= {"before_targets"}:
+                self._refuse_release("all parties", 0, 0)
+        return self._released(value)
+
     def release_opened(self, value: T) -> Released[T]:
         """Release what follows from sums that every holder's policies saw before they were added up and opened."""
         for policy in self.policies:

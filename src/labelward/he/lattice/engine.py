@@ -70,6 +70,7 @@ class LatticeEngine(Engine):
     """Ring-LWE of degree 4096: ``docs/explanation-lattice-security.md`` has assumptions and limits."""
 
     name: ClassVar[str] = NAME
+    adds_sealed: ClassVar[bool] = False
     secure: ClassVar[bool] = True
     bits_offered: ClassVar[tuple[int, ...]] = (SECURE_DEGREE,)
     Parameters: ClassVar[type[EngineParameters]] = LatticeParameters

@@ -19,7 +19,7 @@ from labelward.kernels.node_rows import route_rows
 from labelward.messages.base import Array
 from labelward.messages.pivodl import MaskedMargins, PartyKeys, ReachedLeaves, SplitSides
 from labelward.party.context import Context
-from labelward.protocols.pivodl.secure_sums import PairwiseMasks
+from labelward.protocols.common.pairwise_masks import PairwiseMasks
 from labelward.protocols.pivodl.share import PUBLIC, PivodlShare
 
 Floats = NDArray[np.float64]

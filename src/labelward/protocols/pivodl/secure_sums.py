@@ -11,13 +11,10 @@ other holders.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from labelward.errors import PeerError
@@ -26,40 +23,9 @@ from labelward.messages.base import Array
 from labelward.messages.pivodl import MaskedSums, OwnSums, PartyKeys, TotalSums
 from labelward.party.context import Context, Step
 from labelward.party.handshake import Agreement
+from labelward.protocols.common.pairwise_masks import PairwiseMasks
 
 Integers = NDArray[np.int64]
-
-
-class PairwiseMasks:
-    """Masks that cancel in the sum over some parties.
-
-    Args:
-        private: this party's key.
-        party: its name.
-        publics: keys of all parties.
-    """
-
-    def __init__(self, private: X25519PrivateKey, party: str, publics: Mapping[str, bytes]) -> None:
-        self._party = party
-        self._shared: dict[str, bytes] = {}
-        for peer, public in publics.items():
-            if peer == party:
-                continue
-            try:
-                self._shared[peer] = private.exchange(X25519PublicKey.from_public_bytes(public))
-            except (ValueError, UnsupportedAlgorithm) as error:
-                raise PeerError(peer, "sent no usable key", message="PartyKeys", code="peer-message") from error
-
-    def masked(self, values: Integers, among: Iterable[str], purpose: str) -> Integers:
-        """Return values under the masks for one purpose, which must never recur; ``among``: the parties that sum."""
-        total = np.ascontiguousarray(values).reshape(-1).view(np.uint64).copy()
-        for peer in among:
-            if peer == self._party:
-                continue
-            stream = hashlib.shake_256(self._shared[peer] + purpose.encode()).digest(8 * total.size)
-            mask = np.frombuffer(stream, dtype="<u8").astype(np.uint64)
-            total += mask if self._party < peer else np.negative(mask)
-        return total.view(np.int64).reshape(values.shape)
 
 
 class Collection(NamedTuple):

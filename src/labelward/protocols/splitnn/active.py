@@ -33,14 +33,12 @@ from labelward.messages.splitnn import (
 from labelward.party.context import Context
 from labelward.party.noise_record import record_draws
 from labelward.policy.net_points import ReturnedGradient
+from labelward.protocols.common.row_batches import batches, epoch_order, order_digest
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.bottom_model import (
     BottomModel,
     TrainableModule,
-    batches,
     device_of,
-    epoch_order,
-    order_digest,
     prediction_batches,
 )
 from labelward.protocols.splitnn.checkpointing import ActiveState, restore, snapshot_weights

@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from labelward.attacks.base import AttackerData, SharedStart
 from labelward.messages.splitnn import BatchEmbeddings
 from labelward.party.view import View
+from labelward.protocols.common.row_batches import batches, epoch_order
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.active import combine_outputs
 from labelward.protocols.splitnn.bottom_model import (
     BottomModel,
     TrainableModule,
-    batches,
     device_of,
-    epoch_order,
     torch_generator,
 )
 from labelward.protocols.splitnn.inputs import NetInputs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -47,24 +46,6 @@ def start_key(private: PrivateSeed, seed: int, party: str, part: Literal["bottom
     Whoever can repeat them inverts first embeddings to columns, and names the classes behind returned gradients.
     """
     return private.key(seed, 0, f"{part} of {party}")
-
-
-def epoch_order(seed: int, epoch: int, rows: int) -> NDArray[np.int32]:
-    """Return the training rows in the order of an epoch; all parties draw the same."""
-    return learning(seed, "", epoch, "batch order").permutation(rows).astype(np.int32)
-
-
-def order_digest(order: NDArray[np.int32]) -> bytes:
-    """Return the SHA-256 of an order of rows."""
-    return hashlib.sha256(order.astype("<i4", copy=False).data).digest()
-
-
-def batches(rows: int, size: int) -> list[slice]:
-    """Return the batches as pieces of an epoch's order; a last one of a single row joins the one before it."""
-    starts = list(range(0, rows, size))
-    if len(starts) > 1 and rows - starts[-1] == 1:
-        starts.pop()
-    return [slice(start, stop) for start, stop in zip(starts, [*starts[1:], rows], strict=True)]
 
 
 def prediction_batches(rows: int, params: SplitNet) -> list[slice]:

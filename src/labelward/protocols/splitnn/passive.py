@@ -28,8 +28,9 @@ from labelward.messages.splitnn import (
 )
 from labelward.party.context import Context
 from labelward.policy.net_points import OutgoingEmbedding
+from labelward.protocols.common.row_batches import batches, epoch_order, order_digest
 from labelward.protocols.splitnn._torch import nn, torch
-from labelward.protocols.splitnn.bottom_model import BottomModel, batches, embed_batches, epoch_order, order_digest
+from labelward.protocols.splitnn.bottom_model import BottomModel, embed_batches
 from labelward.protocols.splitnn.checkpointing import PassiveState, restore, snapshot_weights
 from labelward.protocols.splitnn.inputs import Rows
 from labelward.protocols.splitnn.params import SplitNet

@@ -21,12 +21,12 @@ from labelward.party.noise_record import refuse_redraw
 from labelward.policy.base import Policy, PolicyContext
 from labelward.policy.chain import check_hooks
 from labelward.policy.net_points import ActiveModel
+from labelward.protocols.common.row_batches import batches
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.active import TrainingSetup, train_active_net
 from labelward.protocols.splitnn.behavior import Behavior, Honest
 from labelward.protocols.splitnn.bottom_model import (
     TrainableModule,
-    batches,
     copy_user_module,
     device_of,
     make_bottom,

@@ -1,0 +1,128 @@
+"""Gradient descent on one party's columns: the same steps in a federated and in a joined training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from labelward.data import PartyDataset
+from labelward.errors import JobError
+from labelward.protocols.common.row_batches import batches, epoch_order
+from labelward.protocols.logistic.columns import encoded_columns, scales_of_party
+from labelward.protocols.logistic.fixed_point import (
+    Codes,
+    column_values,
+    fixed_residuals,
+    fixed_scores,
+    gradient_values,
+    products,
+    residual_values,
+    score_values,
+)
+from labelward.protocols.logistic.params import LogisticRegression
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Rows = NDArray[np.int32]
+
+
+@dataclass
+class OwnWeights:
+    """One party's columns and their weights.
+
+    Attributes:
+        codes: int32 [training rows, encoded columns].
+        weights: float64 [encoded columns].
+    """
+
+    params: LogisticRegression
+    codes: Codes
+    weights: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.weights = np.zeros(self.codes.shape[1])
+
+    def scores(self, rows: Rows) -> Integers:
+        """Return the party's part of the scores of some rows, as integers of fixed point."""
+        scores = column_values(self.codes[rows]) @ self.weights
+        if not (np.abs(scores) < 2.0**20).all():
+            raise JobError(
+                "the weights diverged; a lower rate may help",
+                code="range",
+                field="[model] learning_rate",
+                value=self.params.learning_rate,
+            )
+        return fixed_scores(scores)
+
+    def step(self, products: Integers, rows: int) -> Floats:
+        """Take a step by the products of the columns with the residuals of a batch; return these as numbers."""
+        gradient = gradient_values(products)
+        self.weights -= self.params.learning_rate * (gradient / rows + self.params.l2 * self.weights)
+        return gradient
+
+
+@dataclass
+class Intercept:
+    """The constant of the scores, at the active party; no penalty is on it."""
+
+    params: LogisticRegression
+    value: float = 0.0
+
+    def residuals(self, scores: Integers, labels: Floats) -> Integers:
+        """Return probability less label of some rows from the sum of all parties' scores, in fixed point."""
+        return fixed_residuals(expit(score_values(scores) + self.value) - labels)
+
+    def step(self, residuals: Integers) -> None:
+        """Take a step by the residuals of a batch."""
+        self.value -= self.params.learning_rate * float(residual_values(residuals).mean())
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedModel:
+    """Weights of a training on all columns in one place.
+
+    Attributes:
+        weights: by party, float64 [encoded columns].
+        intercept: the constant.
+    """
+
+    weights: tuple[Floats, ...]
+    intercept: float
+
+
+def train_joined(params: LogisticRegression, columns: list[Codes], labels: Floats, seed: int) -> JoinedModel:
+    """Train without any party or encryption: every weight is that of the federated training.
+
+    Args:
+        columns: by party, int32 [training rows, encoded columns].
+        labels: float64 [training rows], 0 or 1.
+        seed: of the shared draws.
+    """
+    own, constant = [OwnWeights(params, codes) for codes in columns], Intercept(params)
+    for epoch in range(params.epochs):
+        order = epoch_order(seed, epoch, len(labels))
+        for piece in batches(len(labels), params.batch_size):
+            rows = order[piece]
+            scores = sum((each.scores(rows) for each in own), np.zeros(len(rows), dtype=np.int64))
+            residuals = constant.residuals(scores, labels[rows])
+            for each in own:
+                each.step(products(each.codes[rows], residuals), len(rows))
+            constant.step(residuals)
+    return JoinedModel(weights=tuple(each.weights for each in own), intercept=constant.value)
+
+
+def pooled_scores(
+    params: LogisticRegression, parties: list[PartyDataset], labels: Floats, seed: int, rows: int
+) -> Floats:
+    """Return the scores of the test rows by a model that is trained on these parties' columns: float64 [rows]."""
+    scales = [scales_of_party(party) for party in parties]
+    codes = [encoded_columns(each, party.train) for each, party in zip(scales, parties, strict=True)]
+    model = train_joined(params, codes, labels, seed)
+    parts = [
+        column_values(encoded_columns(each, party.test)) @ weights
+        for each, party, weights in zip(scales, parties, model.weights, strict=True)
+    ]
+    return np.asarray(sum(parts, np.full(rows, model.intercept)))

@@ -1,0 +1,37 @@
+"""Hyper-parameters of vertical logistic regression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from labelward.parameters import NonNegativeFloat, Parameters, PositiveFloat, PositiveInt
+from labelward.protocols.common.row_batches import batches
+from labelward.protocols.logistic.fixed_point import MOST_ROWS
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogisticRegression(Parameters):
+    """Logistic regression on all parties' columns, by mini-batches under encryption."""
+
+    kind: ClassVar[str] = "logistic"
+    section: ClassVar[str] = "[model]"
+
+    epochs: Annotated[PositiveInt, Meta(description="How often training goes through all rows.")] = 5
+    batch_size: Annotated[
+        int,
+        Meta(
+            ge=2,
+            le=MOST_ROWS,
+            description="Number of rows of a batch; all rows where there are fewer. A passive party learns one sum per "
+            "column for each batch, so that small batches tell it more, and cost more.",
+        ),
+    ] = 2048
+    learning_rate: Annotated[PositiveFloat, Meta(description="Step size of gradient descent.")] = 0.5
+    l2: Annotated[NonNegativeFloat, Meta(description="Weight of half the squared length of the weights.")] = 1e-4
+
+    def batch_count(self, rows: int) -> int:
+        """Return how many batches an epoch of so many training rows has."""
+        return len(batches(rows, self.batch_size))

@@ -1,0 +1,243 @@
+"""Logistic regression on vertically divided columns: the programs of both roles.
+
+Setting: semi-honest parties. The active party has the labels and a key, the others have columns. For each batch
+
+1. every party works out its part of the scores from its own columns and weights. Passive parties send theirs; where
+   there are several, under pairwise masks that cancel in the sum;
+2. the active party adds them up, and sends the residuals (probability less label) encrypted;
+3. every passive party sums them by the digits of its columns (:mod:`.fixed_point`), masks each sum, and sends the sums
+   re-randomized;
+4. the active party decrypts, weighs and adds up what it reads, which is uniform but for 2^-40, and returns one number a
+   column under the masks of that party, which takes a step.
+
+Who sees what. A passive party: one sum of residuals times column for each column and batch (attack
+``batch-gradients``), and no residual. It can solve for the labels of a batch that has no more rows than it has columns.
+The active party: for each epoch the sum of the other parties' parts of the score of each row, and so with one passive
+party that party's own, a projection of its columns; and the number of encoded columns of each party. Passive parties see
+nothing of each other.
+
+The sigmoid is exact, since the active party has scores in clear; Hardy et al. (2017, "Private federated learning on
+vertically partitioned data via entity resolution and additively homomorphic encryption", Section 4) approximate it by a
+polynomial of degree 2 so that scores can stay encrypted, for which they need a third party that has the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from numpy.typing import NDArray
+
+from labelward.errors import PeerError
+from labelward.he import Engine
+from labelward.he.base import CipherBlock, PrivateKey, PublicKey
+from labelward.messages.base import Array
+from labelward.messages.logistic import (
+    BatchRows,
+    EncryptedResiduals,
+    LogisticStart,
+    MaskedProducts,
+    MaskedWeightGradient,
+    PartialScores,
+    ScoreKey,
+    WeightGradient,
+)
+from labelward.party.context import Context, Step
+from labelward.party.handshake import Agreement
+from labelward.party.noise_record import record_draws
+from labelward.party.roles import PASSIVE
+from labelward.policy.chain import ChainState
+from labelward.protocols.common.pairwise_masks import PairwiseMasks
+from labelward.protocols.common.row_batches import batches, epoch_order
+from labelward.protocols.logistic.descent import Intercept, OwnWeights
+from labelward.protocols.logistic.fixed_point import BatchSums, check_integers, products
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Rows = NDArray[np.int32]
+
+
+class ActiveProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """The active party between two epochs; number 0 is written before anything leaves.
+
+    Attributes:
+        model: the model's identifier.
+        weights: float64 [encoded columns].
+        labels: float64 [training rows] that the model is fitted to: noisy ones, where a policy drew noise.
+        policies: their state.
+    """
+
+    model: str
+    weights: Array
+    intercept: float
+    labels: Array
+    policies: ChainState
+
+
+class PassiveProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """A passive party between two epochs."""
+
+    model: str
+    weights: Array
+
+
+@dataclass
+class ActiveTraining:
+    """The active party's training.
+
+    Attributes:
+        own: its columns.
+        labels: float64 [training rows], as policies left them.
+    """
+
+    ctx: Context
+    own: OwnWeights
+    constant: Intercept
+    labels: Floats
+    model: str
+
+    def run(self, private: PrivateKey, resume: tuple[int, ActiveProgress] | None) -> None:
+        """Train with all peers of the context, or go on after so many epochs, from what was stored then.
+
+        Raises:
+            JobError: the weights diverged.
+            PeerError: a peer failed, stayed silent or sent something that cannot be.
+        """
+        ctx = self.ctx
+        for peer in ctx.peers:
+            ctx.send(peer, LogisticStart(self.model, private.public.material()), ())
+        if resume is None:
+            self._save(0)
+        else:
+            self._restore(resume[1])
+        done = resume[0] if resume else 0
+        record_draws(ctx.policies.drawing, ctx.checkpoints)
+        for epoch in range(done, self.own.params.epochs):
+            ctx.progress("epochs", epoch, self.own.params.epochs)
+            for step, rows in _batches(ctx, self.own, epoch):
+                self._batch(private, step, rows)
+            self._save(epoch + 1)
+        ctx.progress("epochs", self.own.params.epochs, self.own.params.epochs)
+
+    def _batch(self, private: PrivateKey, step: Step, rows: Rows) -> None:
+        ctx, sums = self.ctx, BatchSums(len(rows))
+        with ctx.phase("scores"):
+            scores = self.own.scores(rows)
+        scores = scores + received_scores(ctx, PartialScores, step, len(rows))
+        residuals = self.constant.residuals(scores, self.labels[rows])
+        with ctx.phase("encrypt"):
+            block = private.encrypt(sums.split(residuals), sums.layout).block()
+        for peer in ctx.peers:
+            ctx.send(peer, EncryptedResiduals(block), step)
+        with ctx.phase("step"):
+            self.own.step(products(self.own.codes[rows], residuals), len(rows))
+            self.constant.step(residuals)
+        received = {peer: ctx.recv(peer, MaskedProducts, step).sums for peer in ctx.peers}
+        for peer, block_of_sums in received.items():
+            with ctx.phase("decrypt"), ctx.blaming(peer, "MaskedProducts", step):
+                opened = sums.opened(_decrypted(private, peer, block_of_sums, sums, step), residuals)
+            released = ctx.policies.release_of_targets(Array.pack(opened))
+            ctx.send(peer, MaskedWeightGradient(released), step)
+
+    def _restore(self, saved: ActiveProgress) -> None:
+        self.own.weights = saved.weights.unpack().astype(np.float64)
+        self.constant.value = saved.intercept
+        self.ctx.policies.resume(saved.policies)
+
+    def _save(self, epoch: int) -> None:
+        if not self.ctx.checkpoints.kept:
+            return
+        state = ActiveProgress(
+            model=self.model,
+            weights=Array.pack(self.own.weights),
+            intercept=self.constant.value,
+            labels=Array.pack(self.labels),
+            policies=self.ctx.policies.state(),
+        )
+        self.ctx.save(epoch, state, peers=dict.fromkeys(self.ctx.peers, epoch))
+
+
+def _decrypted(private: PrivateKey, peer: str, block: object, sums: BatchSums, step: Step) -> Integers:
+    """Return the masked sums of a peer; PeerError where the block has another layout or shape."""
+    fits = isinstance(block, CipherBlock) and block.layout == sums.layout
+    if not isinstance(block, CipherBlock) or not fits or block.shape != sums.shape(block.shape[0] // sums.shape(1)[0]):
+        reason = "sent sums of another layout or shape"
+        raise PeerError(peer, reason, message="MaskedProducts", step=step, code="peer-message")
+    return private.decrypt(block)
+
+
+def train_passive(ctx: Context, own: OwnWeights, engine: Engine, agreed: Agreement) -> tuple[str, PublicKey]:
+    """Take part in training; return the model's identifier and the active party's key.
+
+    Raises:
+        EncryptionError: as the engine does; names the active party.
+        JobError: the weights diverged.
+        PeerError: the active party failed, stayed silent or sent something that cannot be.
+    """
+    start, done = ctx.recv(ctx.active, LogisticStart, ()), agreed.resume or 0
+    with ctx.blaming(ctx.active, "LogisticStart", ()):
+        public = engine.public(start.key, protection=ctx.protection, insecure=agreed.insecure)
+    ctx.checkpoints.name_model(start.model, agreed.resume)
+    masks = score_masks(ctx, (0,))
+    if done:
+        own.weights = ctx.checkpoints.load(done, PassiveProgress)[0].weights.unpack().astype(np.float64)
+    for epoch in range(done, own.params.epochs):
+        ctx.progress("epochs", epoch, own.params.epochs)
+        for step, rows in _batches(ctx, own, epoch):
+            with ctx.phase("scores"):
+                scores = masks.masked(own.scores(rows), ctx.topology.parties(PASSIVE), f"scores {step}")
+            ctx.send(ctx.active, PartialScores(ctx.policies.release_unguarded(Array.pack(scores))), step)
+            _answer(ctx, own, public, step, rows)
+        ctx.save(epoch + 1, PassiveProgress(model=start.model, weights=Array.pack(own.weights)))
+    return start.model, public
+
+
+def _answer(ctx: Context, own: OwnWeights, public: PublicKey, step: Step, rows: Rows) -> None:
+    """Sum encrypted residuals by digit, have the masked sums decrypted, and take a step."""
+    sums, codes = BatchSums(len(rows)), own.codes[rows]
+    block = ctx.recv(ctx.active, EncryptedResiduals, step).rows
+    with ctx.phase("add"), ctx.blaming(ctx.active, "EncryptedResiduals", step):
+        if not isinstance(block, CipherBlock) or block.layout != sums.layout or block.shape != (len(rows),):
+            reason = "sent residuals of another layout or number"
+            raise PeerError(ctx.active, reason, message="EncryptedResiduals", step=step, code="peer-message")
+        by_digit = public.rows(block).group_sums(sums.groups(codes), sums.shape(1)[1]).rerandomize()
+    with ctx.phase("mask"):
+        masks = sums.masks(codes.shape[1], ctx.protection)
+        masked = public.sums(by_digit) + public.sums(public.encrypt_sums(masks, sums.layout))
+        ctx.send(ctx.active, MaskedProducts(masked.rerandomize()), step)
+    array = ctx.recv(ctx.active, MaskedWeightGradient, step).values.value
+    with ctx.blaming(ctx.active, "MaskedWeightGradient", step):
+        values = check_integers(ctx.active, array.unpack(), codes.shape[1], "MaskedWeightGradient")
+    gradient = own.step(sums.unmasked(values, masks), len(rows))
+    ctx.observe(WeightGradient(step[0], step[1], Array.pack(gradient)))
+
+
+def _batches(ctx: Context, own: OwnWeights, epoch: int) -> Iterator[tuple[Step, Rows]]:
+    """Yield step and rows of each batch of an epoch, after the order is observed."""
+    order = epoch_order(ctx.seed, epoch, len(own.codes))
+    ctx.observe(BatchRows(epoch, Array.pack(order)))
+    for batch, piece in enumerate(batches(len(order), own.params.batch_size)):
+        yield (epoch, batch), order[piece]
+
+
+def score_masks(ctx: Context, step: Step) -> PairwiseMasks:
+    """Return the masks of a passive party's scores, which cancel in the sum over all passive parties."""
+    private = X25519PrivateKey.from_private_bytes(ctx.protection.bytes(32))
+    others = [peer for peer in ctx.topology.parties(PASSIVE) if peer != ctx.party]
+    for peer in others:
+        ctx.send(peer, ScoreKey(private.public_key().public_bytes_raw()), step)
+    keys = {peer: ctx.recv(peer, ScoreKey, step).key for peer in others}
+    return PairwiseMasks(private, ctx.party, keys, message="ScoreKey")
+
+
+def received_scores(ctx: Context, kind: type[PartialScores], step: Step, rows: int) -> Integers:
+    """Return the sum of all passive parties' scores of some rows, modulo 2^64, at the active party."""
+    total = np.zeros(rows, dtype=np.int64)
+    for peer in ctx.peers:
+        array = ctx.recv(peer, kind, step).scores.value
+        with ctx.blaming(peer, kind.__name__, step):
+            total += check_integers(peer, array.unpack(), rows, kind.__name__)
+    return total
