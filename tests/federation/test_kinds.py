@@ -27,7 +27,7 @@ def test_every_kind_is_described_with_its_parameters() -> None:
     found = list_components()
     assert list(found) == ["models", "defenses", "attacks", "engines", "tables"]
     kinds = {family: [info.kind for info in infos] for family, infos in found.items()}
-    assert kinds["models"] == ["secureboost", "forest", "splitnn", "pivodl", "federboost", "pivot"]
+    assert kinds["models"] == ["secureboost", "forest", "splitnn", "pivodl", "federboost", "pivot", "logistic"]
     assert {"id-lmid", "local-trees"} <= set(kinds["defenses"])
     assert {"clustering", "id2graph"} <= set(kinds["attacks"])
     assert {"plain", "paillier"} <= set(kinds["engines"])

@@ -33,6 +33,7 @@ NOISE = '[[defense]]\nkind = "randomized-response"\nepsilon = 1.0'
 SUMS = '[[defense]]\nkind = "label-dp-sums"\nepsilon = 8.0'
 SPREAD = 'kind = "pivodl"\ntrees = 4\ndepth = 3\nmin_node_rows = 2\naggregation = "masks"'
 NET = 'kind = "splitnn"\nepochs = 4\nbatch_size = 16\nwidth = 4'
+REGRESSION = 'kind = "logistic"\nepochs = 6\nbatch_size = 32'
 LAPLACE = '[[defense]]\nkind = "noisy-gradients"\ndistribution = "laplace"\nscale = 0.01'
 PPDL = 'kind = "ppdl"\ntheta = 0.5\nepsilon = 4.0\nclip = 1.0\ntau = 0.0001'
 GRAFTED = '[[defense]]\nchain = [{ kind = "lp-mst", epsilon = 1.0 }, { kind = "grafting", unrepaired = "relabel" }]'
@@ -88,6 +89,8 @@ FURTHER = {
         model=NET, encryption="", rows=100, active=LAPLACE.replace("laplace", "gaussian"), keyed=True
     ),
     "noisy buckets": Case(model='kind = "federboost"\ntrees = 4\ndepth = 2\nbins = 4\nepsilon = 2.0', encryption=""),
+    "regression": Case(model=REGRESSION),
+    "regression, noisy labels": Case(model=REGRESSION, active=NOISE, noisy=True),
 }
 ALL = CASES | FURTHER
 MOMENTS = ("start", "session", "attempt", "agreed", "trees", "saved", "finished")

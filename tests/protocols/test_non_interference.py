@@ -33,7 +33,8 @@ from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context, no_progress
 from labelward.party.view import View
 from labelward.policy.chain import PolicyChain
-from labelward.protocols.pivodl.secure_sums import Collection, PairwiseMasks, SecureSums
+from labelward.protocols.common.pairwise_masks import PairwiseMasks
+from labelward.protocols.pivodl.secure_sums import Collection, SecureSums
 from labelward.protocols.pivodl.tree import Tree
 from labelward.protocols.secureboost.active import TreeGrower
 from labelward.protocols.splitnn import session as net_session
@@ -63,6 +64,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "pivodl": {"trees": 2, "depth": 3},
     "federboost": {"trees": 2, "depth": 3},
     "pivot": {"dealer": "dealer", "depth": 2, "bins": 4},
+    "logistic": {"epochs": 2, "batch_size": 16},
 }
 """Parameters that make a model small; one that is not listed is trained with its defaults."""
 OPTIONS: list[tuple[str, dict[str, Any]]] = [

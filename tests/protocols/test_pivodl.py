@@ -27,9 +27,9 @@ from labelward.messages.pivodl import (
     TotalSums,
 )
 from labelward.party.context import no_progress
+from labelward.protocols.common.pairwise_masks import PairwiseMasks
 from labelward.protocols.family import label_vector
 from labelward.protocols.pivodl.joined import JoinedModel, train_joined
-from labelward.protocols.common.pairwise_masks import PairwiseMasks
 from labelward.protocols.pivodl.share import PUBLIC
 from labelward.runs.private_seeds import resolve_seeds
 from refusals import refused

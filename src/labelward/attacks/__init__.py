@@ -16,7 +16,7 @@ ATTACKS: Registry[Attack] = Registry(
     __name__,
     [
         "active_completion:ActiveCompletion",
-        "batch_gradients:BatchGradients",
+        "batch_gradients:BatchGradientGuess",
         "bin_reconstruction:BinReconstruction",
         "clustering:Clustering",
         "consensus:Consensus",

@@ -21,15 +21,15 @@ from labelward.errors import DataError
 from labelward.messages.logistic import BatchRows, WeightGradient
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
-from labelward.protocols.common.row_batches import batches
-from labelward.protocols.logistic.columns import encoded_columns, scales_of
-from labelward.protocols.logistic.fixed_point import column_values
 
 Floats = NDArray[np.float64]
 
+_CUT = 16.0
+"""Standardized values beyond it are cut."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class BatchGradients(TwoClassRanking):
+class BatchGradientGuess(TwoClassRanking):
     """Rows ranked by the residuals of least length that explain the gradients of each batch.
 
     Setting: a curious passive party of a logistic regression. It knows no label, its own columns as they were encoded,
@@ -57,19 +57,33 @@ class BatchGradients(TwoClassRanking):
         """
         validate_rows(view, own)
         self.check_labels(view.rows, aux.classes)
-        orders = {each.epoch: each.rows.unpack() for each in view.observed(BatchRows)}
-        gradients = [each for each in view.observed(WeightGradient) if each.epoch < self.epochs]
+        gradients = {
+            (each.epoch, each.batch): each.values.unpack().astype(np.float64)
+            for each in view.observed(WeightGradient)
+            if each.epoch < self.epochs
+        }
         if not gradients:
             return self.guess_of(rng.normal(size=view.rows), {})
-        scales = scales_of(own.features, own.columns, own.categories)
-        x = column_values(encoded_columns(scales, own.features))
-        scores, size = np.zeros(view.rows), view.parameter("model.batch_size", 2048)
-        for each in gradients:
-            values = each.values.unpack().astype(np.float64)
+        x, scores = standardized_columns(own), np.zeros(view.rows)
+        for each in view.observed(BatchRows):
+            values = gradients.get((each.epoch, each.batch))
+            if values is None:
+                continue
             if len(values) != x.shape[1]:
                 reason = f"{len(values)} numbers of a gradient for {x.shape[1]} encoded columns"
                 raise DataError(reason, code="columns", value=len(values))
-            order = orders[each.epoch]
-            rows = order[batches(len(order), size)[each.batch]]
+            rows = each.rows.unpack()
             scores[rows] -= np.linalg.lstsq(x[rows].T, values, rcond=None)[0]
         return self.guess_of(scores, {"gradients": float(len(gradients))})
+
+
+def standardized_columns(own: AttackerData) -> Floats:
+    """Return a party's columns as the model encodes them but for rounding, float64 [rows, encoded columns]."""
+    x, at = own.numbers(), 0
+    for name in own.columns:
+        count = own.categories.get(name, 0)
+        if not count:
+            deviation = float(np.nanstd(own.features[:, list(own.columns).index(name)]))
+            x[:, at] = np.clip((x[:, at] - x[:, at].mean()) / (deviation or 1.0), -_CUT, _CUT)
+        at += max(count, 2) - 1 if count else 1
+    return x

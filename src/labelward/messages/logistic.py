@@ -18,7 +18,18 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from labelward.he.base import CipherBlock, PublicMaterial
-from labelward.messages.base import KEYS, SMALL, Array, CipherDigest, Limits, Message, ModelId, Observation, Released, exempt
+from labelward.messages.base import (
+    KEYS,
+    SMALL,
+    Array,
+    CipherDigest,
+    Limits,
+    Message,
+    ModelId,
+    Observation,
+    Released,
+    exempt,
+)
 
 
 class LogisticStart(Message, frozen=True):
@@ -48,6 +59,7 @@ class PartialScores(Message, frozen=True):
     """The sender's part of the scores of a batch, fixed-point int64 [rows]; under pairwise masks of several senders."""
 
     scores: Released[Array]
+    volatile: ClassVar[tuple[str, ...]] = ("scores",)
 
 
 class EncryptedResiduals(Message, frozen=True):
@@ -67,7 +79,6 @@ class MaskedWeightGradient(Message, frozen=True):
 
     values: Released[Array]
     volatile: ClassVar[tuple[str, ...]] = ("values",)
-    masked: ClassVar[tuple[str, ...]] = ("values",)
 
 
 class PredictionScores(Message, frozen=True):
@@ -75,13 +86,14 @@ class PredictionScores(Message, frozen=True):
 
     model: ModelId
     scores: Released[Array]
-    volatile: ClassVar[tuple[str, ...]] = ("model",)
+    volatile: ClassVar[tuple[str, ...]] = ("model", "scores")
 
 
 class BatchRows(Observation, frozen=True):
-    """The training rows in the order in which an epoch takes them: int32 [training rows]."""
+    """The training rows of a batch, in the order of its scores and residuals: int32 [rows of the batch]."""
 
     epoch: int
+    batch: int
     rows: Array
 
 

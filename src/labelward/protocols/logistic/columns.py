@@ -45,9 +45,9 @@ class ColumnScale(msgspec.Struct, frozen=True, kw_only=True):
     def encoded(self, values: Floats) -> Floats:
         """Return the column's numbers, float64 [rows, columns that it becomes]."""
         if self.categories:
-            return (values[:, None] == np.arange(1, self.categories)).astype(np.float64)
+            return np.asarray(values[:, None] == np.arange(1, max(self.categories, 2)), dtype=np.float64)
         scaled = (values - self.mean) / self.deviation
-        return np.where(np.isnan(scaled), 0.0, scaled)[:, None]
+        return np.asarray(np.where(np.isnan(scaled), 0.0, scaled)[:, None])
 
 
 def scales_of(features: Floats, columns: Sequence[str], categories: Mapping[str, int]) -> tuple[ColumnScale, ...]:

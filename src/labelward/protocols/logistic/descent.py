@@ -20,7 +20,7 @@ from labelward.protocols.logistic.fixed_point import (
     gradient_values,
     products,
     residual_values,
-    score_values,
+    unfixed_scores,
 )
 from labelward.protocols.logistic.params import LogisticRegression
 
@@ -73,7 +73,7 @@ class Intercept:
 
     def residuals(self, scores: Integers, labels: Floats) -> Integers:
         """Return probability less label of some rows from the sum of all parties' scores, in fixed point."""
-        return fixed_residuals(expit(score_values(scores) + self.value) - labels)
+        return fixed_residuals(expit(unfixed_scores(scores) + self.value) - labels)
 
     def step(self, residuals: Integers) -> None:
         """Take a step by the residuals of a batch."""
@@ -81,7 +81,7 @@ class Intercept:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinedModel:
+class PooledWeights:
     """Weights of a training on all columns in one place.
 
     Attributes:
@@ -93,7 +93,7 @@ class JoinedModel:
     intercept: float
 
 
-def train_joined(params: LogisticRegression, columns: list[Codes], labels: Floats, seed: int) -> JoinedModel:
+def train_together(params: LogisticRegression, columns: list[Codes], labels: Floats, seed: int) -> PooledWeights:
     """Train without any party or encryption: every weight is that of the federated training.
 
     Args:
@@ -111,7 +111,7 @@ def train_joined(params: LogisticRegression, columns: list[Codes], labels: Float
             for each in own:
                 each.step(products(each.codes[rows], residuals), len(rows))
             constant.step(residuals)
-    return JoinedModel(weights=tuple(each.weights for each in own), intercept=constant.value)
+    return PooledWeights(weights=tuple(each.weights for each in own), intercept=constant.value)
 
 
 def pooled_scores(
@@ -120,7 +120,7 @@ def pooled_scores(
     """Return the scores of the test rows by a model that is trained on these parties' columns: float64 [rows]."""
     scales = [scales_of_party(party) for party in parties]
     codes = [encoded_columns(each, party.train) for each, party in zip(scales, parties, strict=True)]
-    model = train_joined(params, codes, labels, seed)
+    model = train_together(params, codes, labels, seed)
     parts = [
         column_values(encoded_columns(each, party.test)) @ weights
         for each, party, weights in zip(scales, parties, model.weights, strict=True)

@@ -46,8 +46,8 @@ from labelward.protocols.logistic.descent import Intercept, OwnWeights, pooled_s
 from labelward.protocols.logistic.params import LogisticRegression
 from labelward.protocols.logistic.predict import predict_scores
 from labelward.protocols.logistic.share import LogisticShare
-from labelward.protocols.logistic.targets import decide_targets
-from labelward.protocols.logistic.training import ActiveProgress, ActiveTraining, train_passive
+from labelward.protocols.logistic.targets import decide_labels
+from labelward.protocols.logistic.training import ActiveProgress, ActiveTraining, train_own_weights
 from labelward.runs.schema import VisibilityCounts
 
 Floats = NDArray[np.float64]
@@ -129,7 +129,7 @@ class LogisticFamily(ModelFamily[LogisticShare]):
             if not data.columns:
                 reason = f"party {ctx.party!r} has no columns; only the active party may have none"
                 raise JobError(reason, code="columns", value=ctx.party)
-            model, public = train_passive(ctx, own, engine, agreed)
+            model, public = train_own_weights(ctx, own, engine, agreed)
             counts = public.counts
         else:
             with ctx.phase("key"):
@@ -172,7 +172,7 @@ class LogisticFamily(ModelFamily[LogisticShare]):
             saved = ctx.checkpoints.load(agreed.resume, ActiveProgress)[0]
         model = saved.model if saved else ctx.protection.bytes(8).hex()
         ctx.checkpoints.name_model(model, agreed.resume)
-        fitted_to = saved.labels.unpack().astype(np.float64) if saved else decide_targets(ctx, own, labels.values)
+        fitted_to = saved.labels.unpack().astype(np.float64) if saved else decide_labels(ctx, own, labels.values)
         training = ActiveTraining(ctx, own, constant, fitted_to, model)
         training.run(private, None if saved is None else (agreed.resume or 0, saved))
         return model

@@ -59,7 +59,7 @@ def fixed_scores(scores: Floats) -> Integers:
     return np.rint(scores * 2.0**_SCORE).astype(np.int64)
 
 
-def score_values(fixed: Integers) -> Floats:
+def unfixed_scores(fixed: Integers) -> Floats:
     """Return the numbers that :func:`fixed_scores` encoded."""
     return fixed / 2.0**_SCORE
 
@@ -139,7 +139,8 @@ class BatchSums:
         values = np.arange(1, _VALUES + 1, dtype=np.uint64)
         parts = np.uint64(1) << np.uint64(self.part_bits) * np.arange(self.parts, dtype=np.uint64)
         columns = np.ascontiguousarray(sums).view(np.uint64).reshape(-1, _DIGITS, _VALUES, self.parts)
-        return np.einsum("cdvp,d,v,p->c", columns, places, values, parts).astype(np.uint64).view(np.int64)
+        weighed: NDArray[np.uint64] = np.einsum("cdvp,d,v,p->c", columns, places, values, parts)
+        return weighed.view(np.int64)
 
     def opened(self, sums: Integers, residuals: Integers) -> Integers:
         """Return a party's products under its masks from its decrypted sums, at the party that knows the residuals."""

@@ -13,7 +13,7 @@ from labelward.messages.base import Array
 from labelward.messages.logistic import PredictionScores
 from labelward.party.context import Context
 from labelward.party.roles import ACTIVE, PASSIVE
-from labelward.protocols.logistic.fixed_point import check_integers, fixed_scores, score_values
+from labelward.protocols.logistic.fixed_point import check_integers, fixed_scores, unfixed_scores
 from labelward.protocols.logistic.share import LogisticShare
 from labelward.protocols.logistic.training import score_masks
 
@@ -42,7 +42,7 @@ def predict_scores(ctx: Context, share: LogisticShare, x: Floats) -> Floats:
     for number, piece in enumerate(pieces):
         for peer in ctx.peers:
             own[piece] += _received(ctx, peer, share.model, number, len(own[piece]))
-    return np.asarray(score_values(own) + share.intercept)[:, None]
+    return np.asarray(unfixed_scores(own) + share.intercept)[:, None]
 
 
 def _received(ctx: Context, peer: str, model: str, number: int, rows: int) -> NDArray[np.int64]:

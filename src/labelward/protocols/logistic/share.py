@@ -59,7 +59,7 @@ class LogisticShare(msgspec.Struct, frozen=True, kw_only=True):
         if x.shape[1:] != (len(self.scales),):
             reason = f"{x.shape[1]} columns where the share of party {self.party!r} has {len(self.scales)}"
             raise DataError(reason, code="columns", value=x.shape[1])
-        return column_values(encoded_columns(self.scales, x)) @ np.array(self.weights)
+        return np.asarray(column_values(encoded_columns(self.scales, x)) @ np.array(self.weights))
 
     def save(self, folder: Path) -> Path:
         """Write the share with a checksum; :class:`~labelward.errors.OutputError` if it cannot be written."""

@@ -12,7 +12,7 @@ from scipy.special import expit
 from labelward.errors import PolicyError
 from labelward.party.context import Context
 from labelward.policy.base import LocalModel, TrainingTargets
-from labelward.protocols.logistic.descent import OwnWeights, train_joined
+from labelward.protocols.logistic.descent import OwnWeights, train_together
 from labelward.protocols.logistic.fixed_point import column_values
 
 Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ class OwnColumnsModel:
         found = np.unique(values[rows])
         if len(found) < 2:
             return np.tile(np.eye(2)[found.astype(np.int64)[:1]], (len(values), 1))
-        model = train_joined(self.own.params, [self.own.codes[rows]], values[rows], self.seed)
+        model = train_together(self.own.params, [self.own.codes[rows]], values[rows], self.seed)
         second = expit(column_values(self.own.codes) @ model.weights[0] + model.intercept)
         return np.stack([1 - second, second], axis=1)
 
@@ -43,7 +43,7 @@ class OwnColumnsModel:
         _refuse("a model of the active party's columns")
 
 
-def decide_targets(ctx: Context, own: OwnWeights, labels: Floats) -> Floats:
+def decide_labels(ctx: Context, own: OwnWeights, labels: Floats) -> Floats:
     """Ask the policies what the model is fitted to, float64 [rows].
 
     Raises:

@@ -13,8 +13,8 @@ Setting: semi-honest parties. The active party has the labels and a key, the oth
 Who sees what. A passive party: one sum of residuals times column for each column and batch (attack
 ``batch-gradients``), and no residual. It can solve for the labels of a batch that has no more rows than it has columns.
 The active party: for each epoch the sum of the other parties' parts of the score of each row, and so with one passive
-party that party's own, a projection of its columns; and the number of encoded columns of each party. Passive parties see
-nothing of each other.
+party that party's own, a projection of its columns; and the number of encoded columns of each party. Passive parties
+see nothing of each other.
 
 The sigmoid is exact, since the active party has scores in clear; Hardy et al. (2017, "Private federated learning on
 vertically partitioned data via entity resolution and additively homomorphic encryption", Section 4) approximate it by a
@@ -169,7 +169,7 @@ def _decrypted(private: PrivateKey, peer: str, block: object, sums: BatchSums, s
     return private.decrypt(block)
 
 
-def train_passive(ctx: Context, own: OwnWeights, engine: Engine, agreed: Agreement) -> tuple[str, PublicKey]:
+def train_own_weights(ctx: Context, own: OwnWeights, engine: Engine, agreed: Agreement) -> tuple[str, PublicKey]:
     """Take part in training; return the model's identifier and the active party's key.
 
     Raises:
@@ -216,10 +216,10 @@ def _answer(ctx: Context, own: OwnWeights, public: PublicKey, step: Step, rows: 
 
 
 def _batches(ctx: Context, own: OwnWeights, epoch: int) -> Iterator[tuple[Step, Rows]]:
-    """Yield step and rows of each batch of an epoch, after the order is observed."""
+    """Yield step and rows of each batch of an epoch, each as it is observed."""
     order = epoch_order(ctx.seed, epoch, len(own.codes))
-    ctx.observe(BatchRows(epoch, Array.pack(order)))
     for batch, piece in enumerate(batches(len(order), own.params.batch_size)):
+        ctx.observe(BatchRows(epoch, batch, Array.pack(order[piece])))
         yield (epoch, batch), order[piece]
 
 

@@ -1,0 +1,372 @@
+"""Vertical logistic regression: the joined model to the last bit, masked sums, lying peers, refused settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from malicious_peer import Change, Liar
+from sklearn.metrics import roc_auc_score
+
+from labelward.attacks import ATTACKS
+from labelward.attacks.base import AuxiliaryKnowledge
+from labelward.data import RawTables, VerticalDataset, as_table, load_dataset, loading
+from labelward.errors import JobError, PeerError, PolicyError
+from labelward.federation.components import check_job, make_engine, make_policies, model_family, with_defaults
+from labelward.federation.simulation import SimulationResult, simulate_job
+from labelward.he.base import Layout
+from labelward.job import Job, parse_job
+from labelward.messages.base import Array, Message
+from labelward.messages.logistic import (
+    EncryptedResiduals,
+    MaskedProducts,
+    MaskedWeightGradient,
+    PartialScores,
+    PredictionScores,
+    WeightGradient,
+)
+from labelward.party.context import no_progress
+from labelward.protocols.family import attacker_data
+from labelward.protocols.logistic.columns import ColumnScale, encoded_columns, scales_of_party
+from labelward.protocols.logistic.descent import train_together
+from labelward.protocols.logistic.fixed_point import (
+    LIMIT,
+    MOST_ROWS,
+    STATISTICAL,
+    BatchSums,
+    column_codes,
+    column_values,
+    fixed_residuals,
+    gradient_values,
+    products,
+)
+from labelward.protocols.logistic.params import LogisticRegression
+from labelward.rng import PrivateSeed, SecureRandom
+from refusals import refused
+
+TWO = {"active": 0.5, "telco": 0.5}
+THREE = {"active": 0.4, "telco": 0.3, "shop": 0.3}
+PLAIN = {"engine": "plain", "insecure": True}
+SMALL_KEY = {"engine": "paillier", "bits": 512, "insecure": True}
+replace = msgspec.structs.replace
+
+
+def job_of(
+    parties: Mapping[str, Any] = TWO,
+    encryption: Mapping[str, Any] = PLAIN,
+    data: Mapping[str, Any] | None = None,
+    defense: Mapping[str, Any] | None = None,
+    **model: Any,
+) -> Job:
+    spec: dict[str, Any] = {
+        "data": {"table": "breast_cancer", **(data or {})},
+        "parties": dict(parties),
+        "model": {"kind": "logistic", **model},
+        "encryption": dict(encryption),
+    }
+    if defense:
+        spec["defense"] = [dict(defense)]
+    return with_defaults(parse_job(spec))
+
+
+def data_of(job: Job, made: Mapping[str, Any] | None = None) -> VerticalDataset:
+    tables = loading.load_tables(job) if made is None else RawTables(name="made", tables=(as_table(dict(made)),))
+    seeds = {party.name: PrivateSeed(party.name.encode().ljust(32)) for party in job.parties}
+    return load_dataset(job, 1, tables, private=seeds)
+
+
+def trained(job: Job, data: VerticalDataset) -> SimulationResult:
+    check_job(job)
+    variant = job.variants()[-1]
+    model_family(job.model).check(data, {"active": make_policies(variant)})
+    engine = make_engine(job.encryption)
+    try:
+        return simulate_job(job, data, variant, engine, None, seed=1, progress=no_progress)
+    finally:
+        engine.close()
+
+
+def mixed_columns() -> dict[str, Any]:
+    """Return a table with numbers, gaps, categories, a constant and an outlier."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(240, 4))
+    kind = rng.choice(["a", "b", "c"], 240)
+    label = (x[:, 0] + x[:, 1] + (kind == "b") + rng.logistic(size=240) > 0).astype(int)
+    gaps = np.where(rng.random(240) < 0.2, np.nan, x[:, 1])
+    outlier = np.where(np.arange(240) == 7, 1e6, x[:, 2])
+    return {"n": x[:, 0], "gaps": gaps, "outlier": outlier, "kind": kind, "same": np.ones(240), "label": label}
+
+
+@pytest.mark.parametrize(
+    ("parties", "encryption", "model"),
+    [
+        (TWO, PLAIN, {}),
+        (THREE, PLAIN, {"batch_size": 32}),
+        (TWO, SMALL_KEY, {"batch_size": 100, "epochs": 2}),
+        (THREE, SMALL_KEY, {"batch_size": 200, "epochs": 1, "l2": 0.1}),
+        ({"active": [], "telco": 1.0}, PLAIN, {"batch_size": 64}),
+    ],
+    ids=["two", "three", "paillier", "paillier three", "no own columns"],
+)
+def test_weights_are_those_of_the_joined_model(
+    parties: Mapping[str, Any], encryption: Mapping[str, Any], model: dict[str, Any]
+) -> None:
+    if parties["active"] == []:
+        names = data_of(job_of()).parties
+        parties = {"active": [], "telco": [column for each in names for column in each.columns]}
+    job = job_of(parties, encryption, **model)
+    data = data_of(job)
+    ended, family = trained(job, data), model_family(job.model)
+    codes = [encoded_columns(scales_of_party(party), party.train) for party in data.parties]
+    joined = train_together(family.params, codes, data.train_values, 1)
+    for party, weights in zip(data.parties, joined.weights, strict=True):
+        np.testing.assert_array_equal(ended.shares[party.name].weights, weights)
+    assert ended.shares["active"].intercept == joined.intercept
+    pooled = family.pooled(data, data.parties, seed=1, precision=30)
+    np.testing.assert_allclose(ended.margins, pooled, atol=1e-10)
+    assert roc_auc_score(data.test_values, ended.margins[:, 0]) > 0.98
+
+
+def test_weights_are_within_a_millionth_of_real_numbers() -> None:
+    """Gradient descent in float64, on the same encoded columns, with nothing rounded on the way."""
+    job = job_of(THREE, batch_size=64)
+    data = data_of(job)
+    params = model_family(job.model).params
+    parts = [column_values(encoded_columns(scales_of_party(party), party.train)) for party in data.parties]
+    x, y = np.hstack(parts), data.train_values
+    from labelward.protocols.common.row_batches import batches, epoch_order
+
+    weights, constant = np.zeros(x.shape[1]), 0.0
+    for epoch in range(params.epochs):
+        order = epoch_order(1, epoch, len(y))
+        for piece in batches(len(y), params.batch_size):
+            rows = order[piece]
+            residuals = 1 / (1 + np.exp(-(x[rows] @ weights + constant))) - y[rows]
+            weights = weights - params.learning_rate * (x[rows].T @ residuals / len(rows) + params.l2 * weights)
+            constant -= params.learning_rate * residuals.mean()
+    ended = trained(job, data)
+    found = np.concatenate([ended.shares[party.name].weights for party in data.parties])
+    np.testing.assert_allclose(found, weights, atol=1e-6)
+    assert abs(ended.shares["active"].intercept - constant) < 1e-6
+
+
+def test_gaps_categories_constants_and_outliers() -> None:
+    job = job_of(
+        {"active": ["n"], "telco": ["gaps", "outlier", "kind", "same"]}, data={"table": "made.csv", "label": "label"}
+    )
+    data = data_of(job, mixed_columns())
+    ended = trained(job, data)
+    share = ended.shares["telco"]
+    assert [scale.categories for scale in share.scales] == [0, 0, 3, 0]
+    assert len(share.weights) == 5
+    assert share.weights[-1] == 0.0
+    unknown = np.array([[np.nan, 0.0, -1.0, 1.0]])
+    np.testing.assert_allclose(
+        share.scores(unknown), -share.scales[1].mean / share.scales[1].deviation * share.weights[1], atol=1e-3
+    )
+    assert roc_auc_score(data.test_values, ended.margins[:, 0]) > 0.7
+
+
+def test_products_by_digit_are_exact() -> None:
+    rng = np.random.default_rng(0)
+    for rows in (1, 2, 15, 16, 1000, MOST_ROWS):
+        sums = BatchSums(rows)
+        codes = column_codes(np.clip(rng.normal(size=(rows, 3)) * 20, -99, 99))
+        codes[0, 0], codes[-1, 1] = column_codes(np.array([[-LIMIT, LIMIT]]))[0]
+        residuals = fixed_residuals(rng.uniform(-1, 1, rows))
+        residuals[0] = fixed_residuals(np.array([-1.0]))[0]
+        parts, groups = sums.split(residuals), sums.groups(codes)
+        assert np.abs(parts).max() <= 1 << sums.part_bits
+        by_digit = np.zeros((*sums.shape(3), sums.parts), dtype=np.int64)
+        for column in range(groups.shape[1]):
+            present = groups[:, column] >= 0
+            np.add.at(by_digit[column], groups[present, column], parts[present])
+        masks = sums.masks(3, SecureRandom())
+        returned = sums.opened(by_digit + masks, residuals)
+        expected = products(codes, residuals)
+        np.testing.assert_array_equal(sums.unmasked(returned, masks), expected)
+        exact = [sum(int(a) * int(b) for a, b in zip(codes[:, at], residuals, strict=True)) for at in range(3)]
+        assert expected.tolist() == exact
+        assert np.abs(by_digit).max() < 1 << (61 - STATISTICAL)
+        sums.layout.check(parts)
+        assert (by_digit + masks).max() < sums.layout.bounds[0] * sums.layout.rows
+    assert gradient_values(np.array([1 << 42]))[0] == 1.0
+
+
+def test_masks_are_uniform_and_fresh() -> None:
+    """Neither a mask of two batches nor of two columns is the same; high and low bits are even."""
+    sums = BatchSums(100)
+    first, second = (sums.masks(20, SecureRandom()) for _ in range(2))
+    assert not (first == second).any()
+    assert len(np.unique(first)) == first.size
+    for bit in (0, 30, 60):
+        assert abs((first >> bit & 1).mean() - 0.5) < 4 / np.sqrt(first.size)
+    assert first.min() >= 0
+
+
+def test_layout_holds_every_batch() -> None:
+    for rows in (1, 2, 2048, MOST_ROWS):
+        layout = BatchSums(rows).layout
+        assert isinstance(layout, Layout)
+        assert max(layout.widths()) <= 63
+        assert layout.bounds[0] * layout.rows >= (1 << 61) + (rows << BatchSums(rows).part_bits)
+
+
+def test_a_scale_reads_training_values_alone() -> None:
+    assert ColumnScale.of(np.full(3, np.nan), 0) == ColumnScale()
+    scale = ColumnScale.of(np.array([1.0, np.nan, 3.0]), 0)
+    assert (scale.mean, scale.deviation) == (2.0, 1.0)
+    np.testing.assert_array_equal(scale.encoded(np.array([3.0, np.nan]))[:, 0], [1.0, 0.0])
+    np.testing.assert_array_equal(
+        ColumnScale(categories=3).encoded(np.array([0.0, 2.0, -1.0])), [[0, 0], [0, 1], [0, 0]]
+    )
+
+
+def test_scores_of_several_parties_are_masked() -> None:
+    """What the active party receives of one of two parties is none of its scores; of one party it is."""
+    job = job_of(THREE, batch_size=100, epochs=1)
+    data = data_of(job)
+    views = trained(job, data).views
+    first = {}
+    for each in views["active"].received(PartialScores):
+        first.setdefault(each.peer, each.message.scores.value.unpack())
+    assert not (first["telco"] == 0).any()  # all weights are 0 in the first batch
+    assert not (first["telco"] + first["shop"]).any()
+    alone = trained(job_of(TWO, batch_size=100, epochs=1), data_of(job_of(TWO))).views["active"]
+    message = next(iter(alone.received(PartialScores))).message
+    assert not message.scores.value.unpack().any()
+
+
+def test_gradients_name_the_labels_of_small_batches() -> None:
+    """Of columns that say nothing: a batch with fewer rows than columns is solved, and a large one tells little."""
+    rng = np.random.default_rng(3)
+    noise = {f"c{at}": rng.normal(size=500) for at in range(12)}
+    signal = rng.normal(size=500)
+    table = {"signal": signal, **noise, "label": (signal + rng.logistic(size=500) > 0).astype(int)}
+    attack, found = ATTACKS.make("batch-gradients", {}), {}
+    for size in (8, 200):
+        data = {"table": "made.csv", "label": "label"}
+        job = job_of({"active": ["signal"], "telco": list(noise)}, data=data, batch_size=size, epochs=1)
+        made = data_of(job, table)
+        view = trained(job, made).views["telco"]
+        own, aux = attacker_data(made.parties[1]), AuxiliaryKnowledge(classes=2)
+        guess = attack(view, own, aux, rng=np.random.default_rng(0))
+        found[size] = attack.score(guess, made.train_labels)["auc_either"]
+        assert len(list(view.observed(WeightGradient))) == -(-len(made.train_values) // size)
+    assert found[8] > 0.95
+    assert 0.5 < found[200] < 0.7
+
+
+def test_noisy_labels_are_what_is_fitted() -> None:
+    for kind in ("randomized-response", "lp-mst"):
+        job = job_of(TWO, defense={"kind": kind, "epsilon": 0.5}, batch_size=64)
+        data = data_of(job)
+        noisy = trained(job, data)
+        plain = trained(job_of(TWO, batch_size=64), data)
+        weights = [np.array(each.shares["telco"].weights) for each in (noisy, plain)]
+        assert np.linalg.norm(weights[0]) < 0.8 * np.linalg.norm(weights[1])
+
+
+def test_defenses_of_other_models_are_refused() -> None:
+    data = data_of(job_of())
+    for kind, parameters in (
+        ("noisy-gradients", {"scale": 0.1}),
+        ("purity-threshold", {"threshold": 0.9}),
+        ("lpsc", {}),
+    ):
+        job = job_of(defense={"kind": kind, **parameters})
+        with pytest.raises(PolicyError) as caught:
+            model_family(job.model).check(data, {"active": make_policies(job.variants()[-1])})
+        assert caught.value.code == "inapplicable"
+
+
+def change_shape(message: Any) -> Message:
+    array = message.scores.unpack() if isinstance(message.scores, Array) else message.scores
+    return replace(message, scores=Array.pack(np.asarray(array)[:-1]))
+
+
+def floats(message: Any) -> Message:
+    return replace(message, values=Array.pack(message.values.unpack().astype(np.float64)))
+
+
+def smaller(message: Any) -> Message:
+    return replace(message, sums=replace(message.sums, layout=replace(message.sums.layout, rows=7)))
+
+
+def cut(message: Any) -> Message:
+    return replace(message, rows=replace(message.rows, shape=(message.rows.shape[0] - 1,)))
+
+
+@pytest.mark.parametrize(
+    ("who", "kind", "change"),
+    [
+        ("telco", PartialScores, change_shape),
+        ("telco", MaskedProducts, smaller),
+        ("active", EncryptedResiduals, cut),
+        ("active", MaskedWeightGradient, floats),
+        ("telco", PredictionScores, change_shape),
+        ("telco", PredictionScores, lambda message: replace(message, model="other")),
+    ],
+    ids=["scores", "sums", "residuals", "gradient", "prediction", "model"],
+)
+def test_what_cannot_be_is_refused_by_name(
+    who: str, kind: type[Message], change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from labelward.party import in_process
+
+    connect = in_process.connect_in_process
+    monkeypatch.setattr(
+        in_process,
+        "connect_in_process",
+        lambda names: {name: Liar(end, who, kind, change) for name, end in connect(names).items()},
+    )
+    job = job_of(TWO, batch_size=128, epochs=1)
+    with pytest.raises(PeerError) as caught:
+        trained(job, data_of(job))
+    assert caught.value.peer == who
+    assert caught.value.message == kind.__name__
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "field"),
+    [
+        ({"data": {"table": "digits"}}, "unsupported", "[model] kind"),
+        ({"data": {"validation_size": 0.2}}, "unsupported", "[data] validation_size"),
+    ],
+    ids=["classes", "validation"],
+)
+def test_unfit_data_are_refused(change: dict[str, Any], code: str, field: str) -> None:
+    job = job_of(**change)
+    with refused(JobError, code, field=field):
+        model_family(job.model).check(data_of(job), {})
+
+
+def test_an_engine_that_cannot_mask_is_refused() -> None:
+    job = job_of(encryption={"engine": "lattice"})
+    with refused(JobError, "unsupported", field="[encryption] engine", value="lattice"):
+        trained(job, data_of(job))
+
+
+def test_too_many_categories_are_refused() -> None:
+    rows = 800
+    names = np.array([f"v{row % 300}" for row in range(rows)])
+    table = {"id": names, "n": np.arange(rows) * 1.0, "label": np.arange(rows) % 2}
+    job = job_of({"active": ["n"], "telco": ["id"]}, data={"table": "made.csv", "label": "label"})
+    with refused(JobError, "range", field="[data] drop", value="id"):
+        model_family(job.model).check(data_of(job, table), {})
+
+
+def test_weights_that_diverge_end_the_run() -> None:
+    job = job_of(learning_rate=1e9, batch_size=16)
+    with pytest.raises(JobError) as caught:
+        trained(job, data_of(job))
+    assert (caught.value.code, caught.value.field) == ("range", "[model] learning_rate")
+
+
+def test_parameters() -> None:
+    assert LogisticRegression(batch_size=3).batch_count(7) == 2
+    with refused(JobError, "range", field="[model] batch_size"):
+        LogisticRegression(batch_size=MOST_ROWS + 1)
