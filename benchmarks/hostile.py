@@ -1,12 +1,12 @@
 """What a hostile peer costs the honest ones: peak memory and seconds, beyond a party that leaves honestly.
 
-Usage: python benchmarks/hostile.py [--times N] [--limit BYTES] [--json FILE] [KIND ...]
+Usage: python benchmarks/hostile.py [--model MODEL] [--times N] [--limit BYTES] [--json FILE] [KIND ...]
 
-Three parties train (60 trees, plain engine); from its 40th message on telco does what ``tests/network/changed.py``
-lists: garbage, deep or long messages, floods of greetings, control records and messages that nobody awaits, a message
-of 300 MB. Told are, for bank and shop, the largest peak of memory (``VmHWM``) above that of the same run in which
-telco's user interrupts it, and the seconds from the act to the end. Allowed are 64 MB and 10 s. ``--limit``: the
-``message_limit`` of all parties; without it the default of 1 GiB.
+Three parties train 60 trees (plain engine), a split network or a logistic regression. From its 40th message on telco
+does what ``tests/network/changed.py`` lists: garbage, deep or long messages, floods of greetings, control records and
+messages that nobody awaits, a message of 300 MB. Told are, for bank and shop, the largest peak of memory (``VmHWM``)
+above that of the same run in which telco's user interrupts it, and the seconds from the act to the end. Allowed are
+64 MB and 10 s. ``--limit``: the ``message_limit`` of all parties; without it the default of 1 GiB.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "network"))
 import changed  # type: ignore[import-not-found]
 from companies import Case, companies  # type: ignore[import-not-found]
 
-CASE = Case(model="trees = 60\ndepth = 3")
+CASES = {
+    "trees": Case(model="trees = 60\ndepth = 3"),
+    "network": Case(model='kind = "splitnn"\nepochs = 40\nbatch_size = 16\nwidth = 4', encryption=""),
+    "regression": Case(model='kind = "logistic"\nepochs = 40\nbatch_size = 32'),
+}
 HONEST = ("bank", "shop")
 LEAVES = "leaves"
 FROM = 40
@@ -42,11 +46,11 @@ def peak(pid: int) -> int:
     return 0
 
 
-def play(kind: str, network: str) -> dict[str, Any]:
+def play(case: Case, kind: str, network: str) -> dict[str, Any]:
     """Return the peak memory of the honest parties, and the seconds until both have ended."""
     with tempfile.TemporaryDirectory(prefix="labelward-hostile-") as name:
         changes = {"telco": (f"hostile={kind},{FROM}",)}
-        with companies(Path(name) / "run", CASE, network=network, changes=changes) as made:
+        with companies(Path(name) / "run", case, network=network, changes=changes) as made:
             running = made.start_all()
             peaks, ended = dict.fromkeys(HONEST, 0), dict[str, float]()
             until = time.monotonic() + 120
@@ -65,20 +69,23 @@ def play(kind: str, network: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", metavar="KIND")
+    parser.add_argument("--model", choices=CASES, default="trees")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--limit", type=int, default=1 << 30)
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     kinds = chosen.kinds or [kind for kind in changed.HOSTILE if kind != LEAVES]
+    case = CASES[chosen.model]
     network = f"timeout = 120.0\nheartbeat = 0.5\nmessage_limit = {chosen.limit}"
-    base = [play(LEAVES, network) for _ in range(chosen.times)]
+    base = [play(case, LEAVES, network) for _ in range(chosen.times)]
     usual = {party: statistics.median(each["peaks"][party] for each in base) for party in HONEST}
     told: dict[str, Any] = {
+        "model": chosen.model,
         "message_limit": chosen.limit,
         "seconds of an honest end": round(max(each["seconds"] for each in base), 2),
     }
     for kind in kinds:
-        found = [play(kind, network) for _ in range(chosen.times)]
+        found = [play(case, kind, network) for _ in range(chosen.times)]
         more = max(each["peaks"][party] - usual[party] for each in found for party in HONEST) / 2**20
         seconds = max(each["seconds"] for each in found)
         told[kind] = {

@@ -30,8 +30,8 @@ from labelward.federation.session import FederationSession, Participant, run_ses
 from labelward.party.context import Context, no_progress
 from labelward.party.handshake import Agreement, RowMasks
 from labelward.party.roles import Topology
-from labelward.protocols.splitnn.active import combine_outputs
 from labelward.protocols.common.row_batches import batches, epoch_order
+from labelward.protocols.splitnn.active import combine_outputs
 from labelward.protocols.splitnn.bottom_model import make_bottom, start_key
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.losses import objective_of

@@ -22,6 +22,7 @@ from labelward.job import Job, parse_job
 from labelward.messages.base import Array, Message
 from labelward.messages.logistic import (
     EncryptedResiduals,
+    LogisticReady,
     MaskedProducts,
     MaskedWeightGradient,
     PartialScores,
@@ -288,6 +289,10 @@ def change_shape(message: Any) -> Message:
     return replace(message, scores=Array.pack(np.asarray(array)[:-1]))
 
 
+def too_wide(message: Any) -> Message:
+    return replace(message, columns=1 << 20)
+
+
 def floats(message: Any) -> Message:
     return replace(message, values=Array.pack(message.values.unpack().astype(np.float64)))
 
@@ -303,6 +308,7 @@ def cut(message: Any) -> Message:
 @pytest.mark.parametrize(
     ("who", "kind", "change"),
     [
+        ("telco", LogisticReady, too_wide),
         ("telco", PartialScores, change_shape),
         ("telco", MaskedProducts, smaller),
         ("active", EncryptedResiduals, cut),
@@ -310,7 +316,7 @@ def cut(message: Any) -> Message:
         ("telco", PredictionScores, change_shape),
         ("telco", PredictionScores, lambda message: replace(message, model="other")),
     ],
-    ids=["scores", "sums", "residuals", "gradient", "prediction", "model"],
+    ids=["ready", "scores", "sums", "residuals", "gradient", "prediction", "model"],
 )
 def test_what_cannot_be_is_refused_by_name(
     who: str, kind: type[Message], change: Change, monkeypatch: pytest.MonkeyPatch

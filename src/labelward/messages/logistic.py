@@ -3,13 +3,14 @@
 A run, as a passive party sees it::
 
     active  → LogisticStart(model, key)                step ()
-    passive → ScoreKey(model, key)                     step (0,)               to the other passive parties, if any
+    passive → LogisticReady(columns)                   step ()
+    passive → ScoreKey(key)                            step (0,)               to the other passive parties, if any
     passive → PartialScores(scores)                    step (epoch, batch)     for each batch in the agreed order
     active  → EncryptedResiduals(rows)                 step (epoch, batch)
     passive → MaskedProducts(sums)                     step (epoch, batch)
     active  → MaskedWeightGradient(values)             step (epoch, batch)
     ...
-    passive → ScoreKey(model, key)                     step (1,)               prediction
+    passive → ScoreKey(key)                            step (1,)               prediction
     passive → PredictionScores(model, scores)          step (piece,)           for each piece of the rows
 """
 
@@ -44,6 +45,13 @@ class LogisticStart(Message, frozen=True):
     key: PublicMaterial
     volatile: ClassVar[tuple[str, ...]] = ("model", "key")
     limits: ClassVar[Limits | None] = KEYS
+
+
+class LogisticReady(Message, frozen=True):
+    """How many encoded columns the sender has: as many products with residuals will it ask for in each batch."""
+
+    columns: int
+    limits: ClassVar[Limits | None] = SMALL
 
 
 class ScoreKey(Message, frozen=True):

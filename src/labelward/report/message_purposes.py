@@ -12,7 +12,7 @@ EXPLAINED: Final = "docs/explanation-what-each-party-sees.md"
 _GROUPS: Final = {
     "greeting: who takes part, and do all agree": "Hello Begin Ready PairStart PairHistories NetReady",
     "rows that differ: how many, and why": "BlindedRowIds TwiceBlindedRowIds",
-    "public key, and the model's name": "KeyOffer PartyKeys LogisticStart ScoreKey",
+    "public key, and the model's name": "KeyOffer PartyKeys LogisticStart LogisticReady ScoreKey",
     "comparison of all that was exchanged, at the end": "ExchangeDigest",
     "beginning and end of trees and epochs": "TreeStart TreeEnd TrainingEnd NetStart EpochStart EpochEnd",
     "encrypted gradients of the rows": "TreeRows ForestRows",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset
 from labelward.errors import JobError
-from labelward.protocols.logistic.fixed_point import Codes, column_codes
+from labelward.protocols.logistic.fixed_point import MOST_COLUMNS, Codes, column_codes
 
 Floats = NDArray[np.float64]
 
@@ -67,6 +67,14 @@ def scales_of_party(party: PartyDataset) -> tuple[ColumnScale, ...]:
     """Return the scales of a party's columns."""
     categories = {party.columns[place]: len(names) for place, names in party.categories.items()}
     return scales_of(party.train, party.columns, categories)
+
+
+def check_width(party: str, scales: Sequence[ColumnScale]) -> None:
+    """Refuse more encoded columns than a party may have; :class:`JobError` names the party."""
+    width = sum(max(scale.categories, 2) - 1 for scale in scales)
+    if width > MOST_COLUMNS:
+        reason = f"party {party!r} has {width} columns, categories counted, more than {MOST_COLUMNS}"
+        raise JobError(reason, code="range", field="[data] drop", value=width)
 
 
 def encoded_columns(scales: Sequence[ColumnScale], x: Floats) -> Codes:

@@ -14,10 +14,11 @@ from labelward.attacks.base import AttackerData
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.he import Counts, Engine
-from labelward.he.base import PrivateKey
+from labelward.he.base import PublicKey
 from labelward.messages.logistic import (
     BatchRows,
     EncryptedResiduals,
+    LogisticReady,
     LogisticStart,
     MaskedProducts,
     MaskedWeightGradient,
@@ -41,7 +42,7 @@ from labelward.protocols.family import (
     one_round,
     refuse_unaligned,
 )
-from labelward.protocols.logistic.columns import encoded_columns, scales_of_party
+from labelward.protocols.logistic.columns import check_width, encoded_columns, scales_of_party
 from labelward.protocols.logistic.descent import Intercept, OwnWeights, pooled_scores
 from labelward.protocols.logistic.params import LogisticRegression
 from labelward.protocols.logistic.predict import predict_scores
@@ -64,7 +65,7 @@ class LogisticFamily(ModelFamily[LogisticShare]):
         ),
         PASSIVE: Role(
             attacks_as=(PASSIVE,),
-            sends={ACTIVE: (PartialScores, MaskedProducts, PredictionScores), PASSIVE: (ScoreKey,)},
+            sends={ACTIVE: (LogisticReady, PartialScores, MaskedProducts, PredictionScores), PASSIVE: (ScoreKey,)},
         ),
     }
     metered: ClassVar[bool] = False
@@ -96,7 +97,7 @@ class LogisticFamily(ModelFamily[LogisticShare]):
         if any(party.monotone for party in data.parties):
             raise JobError("monotone constraints are for trees", code="unsupported", field="[data] monotone")
         for party in data.parties:
-            scales_of_party(party)
+            check_width(party.name, scales_of_party(party))
         names = tuple(party.name for party in others) if passive is None else tuple(passive)
         context = self._context(names, len(active.columns), len(data.train_values))
         topology = self.topology((active.name, *names), data.holders)
@@ -121,6 +122,7 @@ class LogisticFamily(ModelFamily[LogisticShare]):
             reason = f"{engine.name!r} cannot mask sums of rows, as {self.params.kind!r} needs it; use 'paillier'"
             raise JobError(reason, code="unsupported", field="[encryption] engine", value=engine.name)
         scales = scales_of_party(data)
+        check_width(ctx.party, scales)
         own = OwnWeights(self.params, encoded_columns(scales, data.train))
         context = self._context(ctx.peers, len(data.columns), len(data.train))
         self.check_own_policies(ctx, context)
@@ -132,10 +134,8 @@ class LogisticFamily(ModelFamily[LogisticShare]):
             model, public = train_own_weights(ctx, own, engine, agreed)
             counts = public.counts
         else:
-            with ctx.phase("key"):
-                private = engine.generate(agreed.bits, protection=ctx.protection, insecure=agreed.insecure)
-            model = self._train_active(ctx, agreed, own, constant, labels, private, context)
-            counts, fingerprint = private.public.counts, private.public.fingerprint
+            model, public = self._train_active(ctx, agreed, own, constant, labels, engine, context)
+            counts, fingerprint = public.counts, public.fingerprint
         for account in ctx.policies.accounts():
             ctx.applied({"stage": "end", **account})
         share = LogisticShare(
@@ -160,10 +160,12 @@ class LogisticFamily(ModelFamily[LogisticShare]):
         own: OwnWeights,
         constant: Intercept,
         labels: LabelVector,
-        private: PrivateKey,
+        engine: Engine,
         context: PolicyContext,
-    ) -> str:
-        """Train at the active party; return the model's identifier."""
+    ) -> tuple[str, PublicKey]:
+        """Train at the active party; return the model's identifier and the key."""
+        with ctx.phase("key"):
+            private = engine.generate(agreed.bits, protection=ctx.protection, insecure=agreed.insecure)
         if agreed.resume is None:
             refuse_redraw(ctx.policies.drawing, ctx.checkpoints)
         ctx.policies.begin(context, ctx.protection)
@@ -174,8 +176,8 @@ class LogisticFamily(ModelFamily[LogisticShare]):
         ctx.checkpoints.name_model(model, agreed.resume)
         fitted_to = saved.labels.unpack().astype(np.float64) if saved else decide_labels(ctx, own, labels.values)
         training = ActiveTraining(ctx, own, constant, fitted_to, model)
-        training.run(private, None if saved is None else (agreed.resume or 0, saved))
-        return model
+        training.run(private, engine, None if saved is None else (agreed.resume or 0, saved))
+        return model, private.public
 
     def predict(self, ctx: Context, share: LogisticShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
         """See :meth:`ModelFamily.predict`."""

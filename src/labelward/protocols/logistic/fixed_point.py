@@ -32,6 +32,9 @@ STATISTICAL = 40
 MOST_ROWS = 1 << 15
 """Rows of the largest batch: products then fit 63 bits."""
 
+MOST_COLUMNS = 1 << 14
+"""Encoded columns of a party, at most."""
+
 _FRACTION = 15  # bits of a column behind the point
 _DIGIT, _DIGITS = 4, 5
 _VALUES = (1 << _DIGIT) - 1  # digit values that count

@@ -23,7 +23,7 @@ polynomial of degree 2 so that scores can stay encrypted, for which they need a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -33,11 +33,12 @@ from numpy.typing import NDArray
 
 from labelward.errors import PeerError
 from labelward.he import Engine
-from labelward.he.base import CipherBlock, PrivateKey, PublicKey
+from labelward.he.base import CipherBlock, Layout, PrivateKey, PublicKey
 from labelward.messages.base import Array
 from labelward.messages.logistic import (
     BatchRows,
     EncryptedResiduals,
+    LogisticReady,
     LogisticStart,
     MaskedProducts,
     MaskedWeightGradient,
@@ -53,11 +54,14 @@ from labelward.policy.chain import ChainState
 from labelward.protocols.common.pairwise_masks import PairwiseMasks
 from labelward.protocols.common.row_batches import batches, epoch_order
 from labelward.protocols.logistic.descent import Intercept, OwnWeights
-from labelward.protocols.logistic.fixed_point import BatchSums, check_integers, products
+from labelward.protocols.logistic.fixed_point import MOST_COLUMNS, BatchSums, check_integers, products
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Rows = NDArray[np.int32]
+
+_DESCRIBED = 1 << 12
+"""Bytes of a message beside its ciphertexts, at most."""
 
 
 class ActiveProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +103,7 @@ class ActiveTraining:
     labels: Floats
     model: str
 
-    def run(self, private: PrivateKey, resume: tuple[int, ActiveProgress] | None) -> None:
+    def run(self, private: PrivateKey, engine: Engine, resume: tuple[int, ActiveProgress] | None) -> None:
         """Train with all peers of the context, or go on after so many epochs, from what was stored then.
 
         Raises:
@@ -109,6 +113,7 @@ class ActiveTraining:
         ctx = self.ctx
         for peer in ctx.peers:
             ctx.send(peer, LogisticStart(self.model, private.public.material()), ())
+        columns = {peer: self._columns_of(peer, engine, private.public.bits) for peer in ctx.peers}
         if resume is None:
             self._save(0)
         else:
@@ -118,11 +123,11 @@ class ActiveTraining:
         for epoch in range(done, self.own.params.epochs):
             ctx.progress("epochs", epoch, self.own.params.epochs)
             for step, rows in _batches(ctx, self.own, epoch):
-                self._batch(private, step, rows)
+                self._batch(private, step, rows, columns)
             self._save(epoch + 1)
         ctx.progress("epochs", self.own.params.epochs, self.own.params.epochs)
 
-    def _batch(self, private: PrivateKey, step: Step, rows: Rows) -> None:
+    def _batch(self, private: PrivateKey, step: Step, rows: Rows, columns: Mapping[str, int]) -> None:
         ctx, sums = self.ctx, BatchSums(len(rows))
         with ctx.phase("scores"):
             scores = self.own.scores(rows)
@@ -138,9 +143,21 @@ class ActiveTraining:
         received = {peer: ctx.recv(peer, MaskedProducts, step).sums for peer in ctx.peers}
         for peer, block_of_sums in received.items():
             with ctx.phase("decrypt"), ctx.blaming(peer, "MaskedProducts", step):
-                opened = sums.opened(_decrypted(private, peer, block_of_sums, sums, step), residuals)
+                shape = sums.shape(columns[peer])
+                opened = sums.opened(_decrypted(private, peer, block_of_sums, sums.layout, shape, step), residuals)
             released = ctx.policies.release_of_targets(Array.pack(opened))
             ctx.send(peer, MaskedWeightGradient(released), step)
+
+    def _columns_of(self, peer: str, engine: Engine, bits: int) -> int:
+        """Return how many encoded columns a peer has, and take no longer messages of it than these give."""
+        count = self.ctx.recv(peer, LogisticReady, ()).columns
+        if not 1 <= count <= MOST_COLUMNS:
+            reason = f"has {count} encoded columns; 1 to {MOST_COLUMNS} are possible"
+            raise PeerError(peer, reason, message="LogisticReady", step=(), code="peer-message", value=count)
+        sums = BatchSums(min(self.own.params.batch_size + 1, len(self.labels)))
+        form, (wide, values) = engine.ciphertext_format(sums.layout, bits), sums.shape(count)
+        self.ctx.expect(peer, form.sum_bytes(wide * values) + _DESCRIBED)
+        return count
 
     def _restore(self, saved: ActiveProgress) -> None:
         self.own.weights = saved.weights.unpack().astype(np.float64)
@@ -160,10 +177,11 @@ class ActiveTraining:
         self.ctx.save(epoch, state, peers=dict.fromkeys(self.ctx.peers, epoch))
 
 
-def _decrypted(private: PrivateKey, peer: str, block: object, sums: BatchSums, step: Step) -> Integers:
+def _decrypted(
+    private: PrivateKey, peer: str, block: object, layout: Layout, shape: tuple[int, int], step: Step
+) -> Integers:
     """Return the masked sums of a peer; PeerError where the block has another layout or shape."""
-    fits = isinstance(block, CipherBlock) and block.layout == sums.layout
-    if not isinstance(block, CipherBlock) or not fits or block.shape != sums.shape(block.shape[0] // sums.shape(1)[0]):
+    if not isinstance(block, CipherBlock) or block.layout != layout or block.shape != shape:
         reason = "sent sums of another layout or shape"
         raise PeerError(peer, reason, message="MaskedProducts", step=step, code="peer-message")
     return private.decrypt(block)
@@ -181,6 +199,9 @@ def train_own_weights(ctx: Context, own: OwnWeights, engine: Engine, agreed: Agr
     with ctx.blaming(ctx.active, "LogisticStart", ()):
         public = engine.public(start.key, protection=ctx.protection, insecure=agreed.insecure)
     ctx.checkpoints.name_model(start.model, agreed.resume)
+    ctx.send(ctx.active, LogisticReady(own.codes.shape[1]), ())
+    size = min(own.params.batch_size + 1, len(own.codes))
+    ctx.expect(ctx.active, engine.ciphertext_format(BatchSums(size).layout, agreed.bits).row_bytes(size) + _DESCRIBED)
     masks = score_masks(ctx, (0,))
     if done:
         own.weights = ctx.checkpoints.load(done, PassiveProgress)[0].weights.unpack().astype(np.float64)

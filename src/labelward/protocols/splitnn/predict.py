@@ -20,7 +20,8 @@ from labelward.protocols.splitnn.passive import answer_requests
 from labelward.protocols.splitnn.share import LocalPart, NetShare, StoredModel, decoded
 from labelward.protocols.splitnn.tensors import as_array, as_tensor, is_finite, unpack_array
 
-_BATCH = 1 << 13
+ROWS_OF_ANSWER = 1 << 13
+"""Rows of an answer in prediction, at most."""
 Floats = NDArray[np.float64]
 
 
@@ -52,9 +53,9 @@ def predict_active_net(
     if local is not None:
         logits = local.logits(params, x, bottom)
     outputs = np.empty((len(x), share.objective.outputs))
-    starts = range(0, len(x), _BATCH)
+    starts = range(0, len(x), ROWS_OF_ANSWER)
     for number, start in enumerate(starts):
-        stop = min(start + _BATCH, len(x))
+        stop = min(start + ROWS_OF_ANSWER, len(x))
         for peer in share.sizes:
             ctx.send(peer, EmbeddingRequest(share.model, start, stop), (number,))
         parts, received = [], []

@@ -38,7 +38,7 @@ from labelward.protocols.splitnn.losses import EpochRecord, NetObjective, object
 from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.passive import train_passive_net
-from labelward.protocols.splitnn.predict import predict_active_net, predict_passive_net
+from labelward.protocols.splitnn.predict import ROWS_OF_ANSWER, predict_active_net, predict_passive_net
 from labelward.protocols.splitnn.share import NetShare, stored_model
 from labelward.protocols.splitnn.targets import decide_targets
 from labelward.rng import keyed
@@ -50,6 +50,8 @@ VISITED_PASSIVE = frozenset({"before_embedding"})
 """The points of a passive party's own policies."""
 
 _STEP = (0,)
+_DESCRIBED = 1 << 12
+"""Bytes of a message beside its array, at most."""
 _MOST_OUTPUTS = 1 << 16
 """Largest embedding of a row; checked before anything is allocated."""
 
@@ -173,6 +175,8 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
             ctx.party, inputs, params, wanted, start=start_key(ctx.private, ctx.seed, ctx.party, "bottom")
         )
     sizes = {peer: _size(ctx, peer, wanted) for peer in ctx.peers}
+    for peer, size in sizes.items():
+        ctx.expect(peer, _largest_message(params, size))
     if bottom is None and not sizes:
         raise JobError(
             f"party {ctx.party!r} has no columns in the network, and there is no other party",
@@ -248,6 +252,7 @@ def run_passive_net(
     drawn, outputs = start_key(ctx.private, ctx.seed, ctx.party, "bottom"), _wanted(ctx, params, start.outputs)
     bottom = make_bottom(ctx.party, inputs, params, outputs, start=drawn, behavior=behavior)
     ctx.send(ctx.active, NetReady(bottom.outputs), _STEP)
+    ctx.expect(ctx.active, _largest_message(params, bottom.outputs))
     settings = {"kind": behavior.kind, "parameters": behavior.parameters()}
     if behavior.kind != Honest.kind:
         ctx.applied({"stage": "behavior", **settings})
@@ -286,6 +291,11 @@ def _check(params: SplitNet, inputs: NetInputs, rows: int) -> None:
             field="[model] patience",
             value=params.patience,
         )
+
+
+def _largest_message(params: SplitNet, outputs: int) -> int:
+    """Return the most bytes of embeddings, or of gradients, of one batch or piece of so many numbers a row."""
+    return max(params.batch_size + 1, ROWS_OF_ANSWER) * outputs * 8 + _DESCRIBED
 
 
 def _wanted(ctx: Context, params: SplitNet, wanted: int) -> int:
