@@ -67,7 +67,7 @@ _GRADIENTS = (
     {"kind": "spectral", "of": "gradients"},
 )
 
-PARTS = ("credit", "bank", "columns", "criteo", "gradients")
+PARTS = ("credit", "bank", "columns", "criteo", "gradients", "utility", "heads", "fewer")
 
 Chain = list[dict[str, Any]]
 
@@ -90,6 +90,23 @@ _CHAINS: dict[str, Chain] = {
     "marvell 4": [{"kind": "marvell", "s": 4.0}],
 }
 """Defenses of the credit default jobs, by the name that stands on the page."""
+_UTILITY = ("labels, joined", "logitboost", "logitboost, validation", "offset", "offset, validation")
+_SLOWER = "rate .003"
+_HEADS: dict[str, dict[str, Any]] = {
+    "rate .001": {"learning_rate": 0.001},
+    _SLOWER: {"learning_rate": 0.003},
+    "rate .03": {"learning_rate": 0.03},
+    "width 8": {"width": 8},
+    "width 256": {"width": 256},
+}
+"""Other heads of ``adversarial``, whose learning rate is .01 and whose width is 64."""
+for _title, _head in _HEADS.items():
+    for _beta in (0.05, 0.5, 2.0) if _title == _SLOWER else (0.5, 2.0):
+        _CHAINS[f"{_title}, beta {_beta:g}"] = [
+            *_lpsc("logitboost"),
+            {"kind": "adversarial", "beta": _beta, **_head},
+        ]
+_CODINGS = tuple(name for name in _CHAINS if "rate" not in name and "width" not in name)
 
 
 def _job(data: dict[str, Any], parties: Any, model: Mapping[str, Any], seed: int, **others: Any) -> dict[str, Any]:
@@ -157,7 +174,7 @@ def bank(seed: int, width: int) -> dict[str, Any]:
 def jobs(seed: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield part, name and content of each job of a seed."""
     yield "credit", "active bottom", credit(seed, 11, _NET, (), _EMBEDDINGS)
-    yield "credit", "codings", credit(seed, 11, _CODED, list(_CHAINS.values()), _EMBEDDINGS + _GRADIENTS)
+    yield "credit", "codings", credit(seed, 11, _CODED, [_CHAINS[name] for name in _CODINGS], _EMBEDDINGS + _GRADIENTS)
     yield "credit", "noisy labels", noisy(seed)
     for width in (1, 4, 32):
         yield "bank", f"width {width}", bank(seed, width)
@@ -166,19 +183,28 @@ def jobs(seed: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
         yield "columns", f"columns {count}", credit(seed, count, _CODED, chains, _EMBEDDINGS[:1])
     yield "criteo", "criteo", criteo(seed)
     yield "gradients", "gradients", gradients(seed)
+    yield "utility", "utility, active bottom", credit(seed, 11, _NET, (), ())
+    yield "utility", "utility", credit(seed, 11, _CODED, [_CHAINS[name] for name in _UTILITY], ())
+    heads = [_CHAINS[name] for name in _CHAINS if name not in _CODINGS]
+    yield "heads", "heads", credit(seed, 11, _CODED, heads, _EMBEDDINGS[:1])
+    steps = ("beta 0.05", "beta 0.5", "beta 2")
+    betas = [_CHAINS[name] for name in ("logitboost", *steps, *(f"{_SLOWER}, {step}" for step in steps))]
+    fewer = credit(seed, 11, _CODED, betas, _EMBEDDINGS[:1])
+    fewer["data"]["aligned"] = 0.28
+    yield "fewer", "heads, fewer rows", fewer
 
 
 def named(chain: Sequence[Mapping[str, Any]]) -> str:
     """Return the name of a chain on the page."""
-    given = [dict(each) for each in chain]
-    for name, parts in _CHAINS.items():
-        if len(parts) == len(given) and all(
-            part.items() <= found.items() for part, found in zip(parts, given, strict=True)
-        ):
-            if given[0].get("scale") == "validation" and "validation" not in name:
-                continue
-            return name
-    return "none" if not given else "+".join(str(each["kind"]) for each in given)
+    fitting = [
+        name
+        for name, parts in _CHAINS.items()
+        if len(parts) == len(chain)
+        and all(part.items() <= dict(found).items() for part, found in zip(parts, chain, strict=True))
+    ]
+    if fitting:
+        return max(fitting, key=lambda name: sum(map(len, _CHAINS[name])))
+    return "+".join(str(each["kind"]) for each in chain) or "none"
 
 
 def attack_name(attack: Mapping[str, Any]) -> str:

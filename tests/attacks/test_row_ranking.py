@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from splitruns import attacked, trained
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.gradient_sign import GradientSign
 from labelward.attacks.row_ranking import NormAttack, RowRanking, SpectralAttack
+from labelward.defenses import DEFENSES
 from labelward.defenses.lpsc import Lpsc
 from labelward.errors import JobError
 from labelward.party.view import View
@@ -127,3 +129,29 @@ def test_gradients_of_one_output_name_all_labels(coding: str | None) -> None:
     assert spectral.score(attacked(run, spectral, 1), run.labels)["auc_either"] > (0.8 if coding == "l2" else 0.97)
     embeddings = SpectralAttack().score(attacked(run, SpectralAttack(), 1), run.labels)["auc_either"]
     assert embeddings < 0.95
+
+
+VIEWS: dict[str, tuple[list[tuple[str, dict[str, Any]]], float, float]] = {
+    "adversarial": ([("adversarial", {})], 0.97, 1.0),
+    "vfgboost": ([("lpsc", {}), ("adversarial", {})], 0.97, 1.0),
+    "distance-correlation": ([("distance-correlation", {"weight": 0.1})], 0.97, 1.0),
+    "mid": ([("mid", {"weight": 0.1})], 0.97, 1.0),
+    "marvell": ([("marvell", {"s": 4.0})], 0.5, 0.75),
+    "lpsc and marvell": ([("lpsc", {}), ("marvell", {"s": 4.0})], 0.5, 0.75),
+    "randomized-response": ([("randomized-response", {"epsilon": 1.0})], 0.6, 0.86),
+    "lpsc behind noise": ([("randomized-response", {"epsilon": 1.0}), ("lpsc", {})], 0.58, 0.86),
+}
+"""Defenses, and from where to where the AUC of the gradients of the first epoch lies."""
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_the_view_of_every_defense_is_attacked(name: str) -> None:
+    """By the same function of the view: noise on labels bounds it, noise on gradients blurs it, others hide little."""
+    rng, (chain, least, most) = np.random.default_rng(0), VIEWS[name]
+    labels = rng.integers(0, 2, 400)
+    parts = {party: rng.normal(size=(400, 3)) + 0.7 * labels[:, None] for party in ("bank", "telco")}
+    params = SplitNet(top=False, loss="logistic", active_bottom=False, bottom="linear", epochs=1, learning_rate=0.01)
+    policies = tuple(DEFENSES.make(kind, given) for kind, given in chain)
+    run = trained(parts, labels, params, train=np.arange(350), seed=1, policies=policies)
+    attack = SpectralAttack(of="gradients")
+    assert least <= attack.score(attacked(run, attack, 1), run.labels)["auc_either"] <= most

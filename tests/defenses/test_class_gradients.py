@@ -48,16 +48,18 @@ def asked(seed: int, rows: int = 40, width: int = 3, classes: int = 2, **changes
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_heads_learn_as_torch_does(classes: int) -> None:
-    """Gradients by embeddings and weights, and three steps of Adam."""
-    head = Adam(drawn_perceptron(3, 4, classes, np.random.default_rng(0)))
-    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, classes)).double()
+@pytest.mark.parametrize("width", [1, 3])
+def test_heads_learn_as_torch_does(classes: int, width: int) -> None:
+    """Gradients by embeddings and weights, and three steps of Adam; two hidden numbers are constant at first."""
+    head = Adam(drawn_perceptron(width, 6, classes, np.random.default_rng(0)))
+    head.weights[0][:, :2], head.weights[1][:2] = 0.0, (0.3, -0.3)
+    module = nn.Sequential(nn.Linear(width, 6), nn.ReLU(), nn.Linear(6, classes)).double()
     with torch.no_grad():
         for weight, given in zip(module.parameters(), head.weights, strict=True):
             weight.copy_(torch.from_numpy(given.T.copy()))
     optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
     for step in range(3):
-        question = asked(step, classes=classes)
+        question = asked(step, width=width, classes=classes)
         labels = question.targets.astype(np.int64)
         x = torch.from_numpy(question.embeddings).requires_grad_()
         optimizer.zero_grad()

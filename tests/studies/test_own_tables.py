@@ -96,6 +96,20 @@ def test_a_study_trains_on_the_file(tmp_path: Path) -> None:
     assert not any("Lost" in title for title in result.missing)
 
 
+def test_another_file_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    """A folder whose audits are of the earlier file refuses to mix; without them the new file is converted."""
+    out, file = tmp_path / "out", stored(tmp_path)
+    (before,) = run_study(STUDY, out, tables={"lost": file}, datasets=["lost"]).jobs.values()
+    pq.write_table(table_of(120, 4), file)
+    other = run_study(STUDY, out, tables={"lost": file}, datasets=["lost"])
+    (after,) = other.jobs.values()
+    assert before.data.table != after.data.table
+    assert pq.read_table(after.data.table).num_rows == 120
+    assert list(other.failed) == ["default/lost/secureboost/1"]
+    again = run_study(STUDY, tmp_path / "new", tables={"lost": file}, datasets=["lost"])
+    assert not again.failed
+
+
 def test_images_are_scaled_and_shrunk() -> None:
     """A white square of 2 x 2 pixels becomes one white pixel in its channel."""
     values = np.zeros((2, 3, 32, 32), np.uint8)

@@ -38,4 +38,6 @@ class AfterEpoch(Attack):
         """See :meth:`Attack.check_model`; the training must have so many epochs."""
         super().check_model(model)
         if self.epoch is not None and self.epoch > model.get("epochs", self.epoch):
-            raise self.error("epoch", f"is beyond the {model['epochs']} epochs of the training", code="range")
+            raise self.error(
+                "epoch", f"{self.epoch} is beyond the {model['epochs']} epochs of the training", code="range"
+            )

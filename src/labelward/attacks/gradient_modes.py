@@ -15,10 +15,8 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
-from labelward.attacks.clustering import validate_rows
-from labelward.attacks.nets.view_gradients import gradient_batches, require_passive_view
+from labelward.attacks.nets.view_gradients import gradient_batches
 from labelward.attacks.row_ranking import TwoClassRanking
-from labelward.errors import DataError
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
 
@@ -67,19 +65,11 @@ class GradientModes(TwoClassRanking):
         """
         from labelward.attacks.nets.completion import embedded
 
-        require_passive_view(view, self.kind)
-        validate_rows(view, own)
-        self.check_labels(view.rows, aux.classes)
+        self.check_view(view, own, aux)
         batches = gradient_batches(view, self.epochs)
         if not batches:
             return self.guess_of(rng.normal(size=view.rows), {})
-        if own.bottom is None:
-            raise DataError(
-                f"{self.kind} reads the bottom model of party {view.party!r}, and none is at hand",
-                code="missing",
-                value=view.party,
-            )
-        order = np.argsort(_along(embedded(own.bottom(), own.features)), kind="stable")
+        order = np.argsort(_along(embedded(self.trained_bottom(view, own), own.features)), kind="stable")
         rank = np.empty(view.rows, dtype=np.int64)
         rank[order] = np.arange(view.rows)
         scores, seen = np.zeros(view.rows), np.zeros(view.rows, dtype=np.bool_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -37,6 +37,32 @@ class TwoClassRanking(Attack):
     primary: ClassVar[str] = AUC_EITHER.name
     metrics: ClassVar[tuple[Metric, ...]] = (AUC_EITHER,)
     models: ClassVar[tuple[str, ...]] = ("splitnn",)
+
+    def check_view(self, view: View, own: AttackerData, aux: AuxiliaryKnowledge) -> None:
+        """Refuse an active party's view, rows of another view, and all but two classes.
+
+        Raises:
+            DataError: the view is the active party's, or ``own`` does not hold its rows.
+            JobError: not two classes.
+        """
+        require_passive_view(view, self.kind)
+        validate_rows(view, own)
+        self.check_labels(view.rows, aux.classes)
+
+    def trained_bottom(self, view: View, own: AttackerData, *, untrained: bool = False) -> Any:
+        """Return the party's bottom model, or the one that its training began with.
+
+        Raises:
+            DataError: it is not at hand.
+        """
+        bottom = own.untrained if untrained else own.bottom
+        if bottom is None:
+            raise DataError(
+                f"{self.kind} reads the bottom model of party {view.party!r}, and none is at hand",
+                code="missing",
+                value=view.party,
+            )
+        return bottom()
 
     def check_labels(self, rows: int, classes: int) -> None:
         """Refuse all but two classes."""
@@ -100,9 +126,7 @@ class RowRanking(AfterEpoch, TwoClassRanking):
             FileFormatError: records of the view contradict each other.
             JobError: not two classes.
         """
-        require_passive_view(view, self.kind)
-        validate_rows(view, own)
-        self.check_labels(view.rows, aux.classes)
+        self.check_view(view, own, aux)
         if self.of == "embeddings":
             values, outside = self._embeddings(view, own)
             ranked = self.rule(values)
@@ -128,14 +152,7 @@ class RowRanking(AfterEpoch, TwoClassRanking):
         known = None if self.epoch is None else own_embeddings(view, self.epoch)
         if known is not None:
             return known, None
-        bottom = own.bottom if has_gradients(view) else own.untrained
-        if bottom is None:
-            raise DataError(
-                f"{self.kind} reads the bottom model of party {view.party!r}, and none is at hand",
-                code="missing",
-                value=view.party,
-            )
-        trained = bottom()
+        trained = self.trained_bottom(view, own, untrained=not has_gradients(view))
         # nobody has embeddings of other rows after an epoch, so that without the view there are none to compare with
         outside = None if self.epoch is not None or own.outside is None else embedded(trained, own.outside)
         return embedded(trained, own.features), outside

@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels.pair_distances import direction_sums, distance_sums
+from labelward.kernels.pair_distances import (
+    direction_weights,
+    distance_sums,
+    line_direction_sums,
+    line_distance_sums,
+)
 
 Floats = NDArray[np.float64]
 
@@ -24,33 +29,23 @@ class OnLine:
     """
 
     def __init__(self, x: Floats, counts: NDArray[np.int64]) -> None:
-        self._order = np.argsort(x[:, 0])
-        ordered, places = x[self._order, 0], np.arange(len(x))
-        new = np.r_[True, ordered[1:] != ordered[:-1]]
-        self._below = np.maximum.accumulate(np.where(new, places, 0))
-        self._above = np.r_[np.flatnonzero(new)[1:], len(x)][np.cumsum(new) - 1]
         own = np.repeat(np.arange(len(counts)), counts)
-        members = (own == np.arange(len(counts))[:, None]).astype(np.float64)
-        units, moments = np.split(self._signed(np.concatenate([members, members * x[:, 0]])), 2)
-        by_class = x[:, 0] * units - moments
-        self.distances = np.array([by_class.sum(axis=0), by_class[own, places]])
-        self._units, self._of_class = units.sum(axis=0), units[own, places]
+        self._order = np.argsort(x[:, 0])
+        self._ordered, found = x[self._order, 0], np.zeros((4, len(x)))
+        line_distance_sums(self._ordered, own[self._order], found)
+        sums = np.empty_like(found)
+        sums[:, self._order] = found
+        self.distances, self._units, self._of_class = sums[:2], sums[2], sums[3]
 
     def pulled(self, masses: Floats) -> Floats:
         """Return the sums of the unit vectors to each row, [rows, numbers].
 
         Each counts with the masses of both its rows, less 1 where they are of the same class.
         """
-        signed = self._signed(masses[None])[0]
+        found, signed = np.empty(len(masses)), np.empty(len(masses))
+        line_direction_sums(self._ordered, masses[self._order], found)
+        signed[self._order] = found
         return np.asarray(masses * self._units + signed - self._of_class)[:, None]
-
-    def _signed(self, masses: Floats) -> Floats:
-        """Return for each row the sum of the masses of rows below it less that of the rows above, [masses, rows]."""
-        sums = np.zeros((len(masses), masses.shape[1] + 1))
-        np.cumsum(masses[:, self._order], axis=1, out=sums[:, 1:])
-        found = np.empty_like(masses)
-        found[:, self._order] = sums[:, self._below] + sums[:, self._above] - sums[:, -1:]
-        return found
 
 
 class InSpace:
@@ -64,7 +59,7 @@ class InSpace:
         distance_sums(self._x, self._begin, self._end, self.distances[0], self.distances[1], self._inverse)
 
     def pulled(self, masses: Floats) -> Floats:
-        """See :meth:`OnLine.pulled`."""
-        found = np.zeros_like(self._x)
-        direction_sums(self._x, self._begin, self._end, self._inverse, masses.astype(found.dtype), found)
-        return found.T.astype(np.float64)
+        """See :meth:`OnLine.pulled`; once, since the distances are overwritten."""
+        direction_weights(self._begin, self._end, self._inverse, masses.astype(self._inverse.dtype))
+        *sums, shares = np.vstack([self._x, np.ones_like(self._x[:1])]) @ self._inverse
+        return np.asarray(shares * self._x - sums).T.astype(np.float64)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.kernels.line_perceptron import line_gradients
 from labelward.kernels.objectives import softmax
 
 Floats = NDArray[np.float64]
@@ -50,23 +51,37 @@ def drawn_perceptron(inputs: int, width: int, classes: int, rng: np.random.Gener
 
 def cross_entropy_gradients(weights: Weights, inputs: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Weights]:
     """Return the gradients of the mean cross-entropy by the inputs [rows, inputs], and by the weights."""
+    if inputs.shape[1] == 1:
+        by_rows, of_sum = line_gradients(weights, inputs[:, 0], labels)
+        return by_rows[:, None] / len(labels), [each / len(labels) for each in of_sum]
+    first, first_bias, last, last_bias = weights
+    with_bias, joined = np.vstack([first, first_bias]), np.column_stack([inputs, np.ones(len(inputs))])
     pieces = [
-        _summed_gradients(weights, inputs[start : start + _PIECE], labels[start : start + _PIECE])
+        _summed_gradients((with_bias, last, last_bias), joined[start : start + _PIECE], labels[start : start + _PIECE])
         for start in range(0, len(labels), _PIECE)
     ]
-    by_inputs = np.concatenate([each for each, _ in pieces]) if len(pieces) > 1 else pieces[0][0]
-    by_weights = [np.sum(each, axis=0) for each in zip(*(own for _, own in pieces), strict=True)]
-    return by_inputs / len(labels), [each / len(labels) for each in by_weights]
+    by_inputs = np.concatenate([each for each, _ in pieces])
+    by_first, by_last, by_last_bias = (
+        np.sum(each, axis=0) / len(labels) for each in zip(*(own for _, own in pieces), strict=True)
+    )
+    return by_inputs / len(labels), [by_first[:-1], by_first[-1], by_last, by_last_bias]
 
 
-def _summed_gradients(weights: Weights, inputs: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Weights]:
-    """Return the gradients of the sum of cross-entropies of a piece of the rows, whose arrays stay in the cache."""
-    first, first_bias, last, last_bias = weights
-    hidden = inputs * first if len(first) == 1 else inputs @ first
-    hidden += first_bias
+def _summed_gradients(
+    weights: tuple[Floats, Floats, Floats], inputs: Floats, labels: NDArray[np.int64]
+) -> tuple[Floats, Weights]:
+    """Return the gradients of the sum of cross-entropies of a piece of the rows, whose arrays stay in the cache.
+
+    Args:
+        weights: those of the hidden layer with its biases as last row, and those of the other layer.
+        inputs: float64 [rows, inputs + 1], the last column 1.
+        labels: int64 [rows].
+    """
+    first, last, last_bias = weights
+    hidden = inputs @ first
     np.maximum(hidden, 0.0, out=hidden)
     wrong = softmax(hidden @ last + last_bias)
     wrong[np.arange(len(labels)), labels] -= 1.0
     back = wrong @ last.T
     back *= hidden > 0
-    return back @ first.T, (inputs.T @ back, back.sum(axis=0), hidden.T @ wrong, wrong.sum(axis=0))
+    return back @ first[:-1].T, (inputs.T @ back, hidden.T @ wrong, wrong.sum(axis=0))

@@ -6,7 +6,8 @@ where g' is the gradient of the head's mean cross-entropy with respect to the sa
 Behind ``lpsc`` this is VFGBoost. Heads read the labels that policies of targets leave: noisy ones behind noise on
 labels. They stay with the active party, and no bound follows from them: an attacker may have a better head.
 
-Reference: Equation 6 and Algorithm 1 of the LPSC paper, Appendix E. The paper does not describe the heads.
+Reference: Equation 6 and Algorithm 1 of the LPSC paper, Appendix E. The paper does not describe the heads. Both losses
+are means over the batch; Equation 6 can be read so that utility is a sum, or has weights of sum 1.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from labelward.defenses._class_gradients import check_classes, known_classes
 from labelward.defenses._pair_sums import InSpace, OnLine
+from labelward.kernels.pair_distances import covariances
 from labelward.parameters import NonNegativeFloat
 from labelward.policy.base import Policy, PolicyContext
 from labelward.policy.net_points import ReturnedGradient, Values
@@ -67,22 +68,22 @@ def distance_correlation(embeddings: Values, labels: NDArray[np.int64]) -> tuple
     Classes are as far from each other as they are different: 0 or 1. As the matrix of these distances is constant in
     blocks, only sums over all rows and over the rows of each class are needed of the embeddings' distances.
     """
-    order = np.argsort(labels, kind="stable")
-    moved = embeddings[order].astype(np.float64) - embeddings[0]
-    x, counts = moved - moved.mean(axis=0), np.bincount(labels)
+    order, counts = np.argsort(labels, kind="stable"), np.bincount(labels)
     counts = counts[counts > 0]
-    others = np.repeat(1 - counts / len(x), counts)
-    pairs = OnLine(x, counts) if x.shape[1] == 1 else InSpace(x, counts, embeddings.dtype)
-    near, within = pairs.distances / len(x)
-    mean, other = float(near.mean()), float(others.mean())
-    shared = (1 + other) * mean - 2 * float(np.mean(others * near)) - float(within.mean())
-    rows = 2 * float(np.square(x).sum(axis=1).mean()) - 2 * float(np.square(near).mean()) + mean**2
-    classes = other - 2 * float(np.square(others).mean()) + other**2
-    gradient = np.zeros_like(x)
-    if not moved.any() or len(counts) < 2 or rows <= 0 or shared <= 0:
+    gradient = np.zeros(embeddings.shape)
+    x = embeddings[order].astype(np.float64)
+    x -= x[0].copy()
+    if len(counts) < 2 or not x.any():
         return 0.0, gradient
-    size, ratio = np.sqrt(rows * classes), shared / rows
-    correlation = float(np.sqrt(shared / size))
-    pull = pairs.pulled(ratio * near - others + (1 + other - ratio * mean) / 2) - ratio * len(x) * x
-    gradient[order] = pull / (size * len(x) ** 2 * correlation)
+    x -= x.mean(axis=0)
+    pairs = OnLine(x, counts) if x.shape[1] == 1 else InSpace(x, counts, embeddings.dtype)
+    (near, within), masses = pairs.distances / len(x), np.empty(len(x))
+    shared, rows, classes = covariances(
+        near, within, np.repeat(1 - counts / len(x), counts), float(np.vdot(x, x)) / len(x), masses
+    )
+    if rows <= 0 or shared <= 0:
+        return 0.0, gradient
+    correlation = float(np.sqrt(shared / np.sqrt(rows * classes)))
+    pull = pairs.pulled(masses) - (shared / rows * len(x)) * x
+    gradient[order] = pull / (np.sqrt(rows * classes) * len(x) ** 2 * correlation)
     return correlation, gradient

@@ -76,21 +76,16 @@ class Lpsc(Policy):
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse all but networks of two classes and one output, beside own columns that are not part of them."""
-        reasons = {
-            "classes": (setup.classes != 2, "needs labels of two classes"),
-            "active_columns": (not setup.active_columns, "needs columns of the active party"),
-            "active_bottom": (setup.active_bottom, "needs [model] active_bottom = false"),
-            "loss": (setup.loss != "logistic", "needs [model] loss = 'logistic'"),
-            "validates": (self._validated and not setup.validates, "needs [data] validation_size"),
-        }
-        for name, (wrong, reason) in reasons.items():
+        classes, columns, fitted = setup.classes or "quantities", setup.active_columns, self._validated
+        for reason, wrong, value in (
+            (f"needs labels of two classes, not {classes}", classes != 2, classes),
+            (f"needs columns of the active party, which has {columns}", not columns, columns),
+            ("needs [model] active_bottom = false, not true", setup.active_bottom, True),
+            (f"needs [model] loss = 'logistic', not {setup.loss!r}", setup.loss != "logistic", setup.loss),
+            (f"needs [data] validation_size for {fitted!r}", fitted and not setup.validates, fitted),
+        ):
             if wrong:
-                raise PolicyError(
-                    reason,
-                    code="inapplicable",
-                    field="defense 'lpsc'",
-                    value=self._validated if name == "validates" else getattr(setup, name),
-                )
+                raise PolicyError(reason, code="inapplicable", field="defense 'lpsc'", value=value)
         for other in setup.chain:
             if other is not self and "before_targets" in other.points and not other.label_private:
                 raise PolicyError(
@@ -112,6 +107,9 @@ class Lpsc(Policy):
         """Replace labels by what the active party's own columns leave over."""
         if targets.classes != 2:
             raise PolicyError("defense 'lpsc' codes two classes", code="inapplicable", value=targets.classes)
+        if self.folds > len(targets.values):
+            reason = f"{self.folds} is more than the {len(targets.values)} training rows"
+            raise PolicyError(reason, code="inapplicable", field="defense 'lpsc': folds", value=self.folds)
         labels, rows = targets.values, np.ones(len(targets.values), dtype=np.bool_)
         logits = targets.learner.out_of_fold(labels, self.folds)
         local = LocalTerm(model=targets.learner.fitted(labels, rows), form="logit")

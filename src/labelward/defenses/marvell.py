@@ -34,7 +34,7 @@ from labelward.policy.net_points import ReturnedGradient, Values
 
 Floats = NDArray[np.float64]
 
-_SEARCHED, _NARROWED = 33, 9
+_SEARCHED, _NARROWED = 257, 3
 """Points of the search along the power across, and how often it is narrowed to the neighbors of the best."""
 
 
@@ -101,7 +101,9 @@ class Marvell(KeyedGradientDefense):
             raise PolicyError("defense 'marvell' tells two classes apart", code="cannot-act", value=len(counts))
         rows, dimensions = values.shape
         noise = self._draws(returned).gaussian(values.size, 1.0).reshape(values.shape)
-        means = [values[labels == each].mean(axis=0) if counts[each] else np.zeros(dimensions) for each in (0, 1)]
+        members = np.stack([labels == 0, labels == 1]).astype(np.float64)
+        shares = members / np.maximum(counts, 1)[:, None]
+        means = shares @ values
         difference = means[1] - means[0]
         distance = float(difference @ difference)
         if not counts.all() or not distance:
@@ -113,7 +115,7 @@ class Marvell(KeyedGradientDefense):
             )
         spread = ClassSpread(
             share=counts[1] / rows,
-            variances=(_variance(values[labels == 0]), _variance(values[labels == 1])),
+            variances=tuple((shares @ np.square(values - means[labels])).mean(axis=1).tolist()),
             distance=distance,
             dimensions=dimensions,
             power=self.s * distance,
@@ -121,9 +123,11 @@ class Marvell(KeyedGradientDefense):
         self._kept.levels[returned.party] = spread.power
         along, across = least_divergence(spread)
         direction = difference / np.sqrt(distance)
-        inside = (noise @ direction)[:, None] * direction
-        sizes = np.sqrt(np.maximum([along, across], 0.0))[:, labels, None]
-        noisy = self._added(returned, sizes[0] * inside + sizes[1] * (noise - inside))
+        sizes = np.sqrt(np.maximum([along, across], 0.0))[:, labels]
+        apart = (sizes[0] - sizes[1]) * (noise @ direction)
+        noise *= sizes[1][:, None]
+        noise += apart[:, None] * direction
+        noisy = self._added(returned, noise)
         self._last[:] = [
             _Answer((self._kept.key, returned.epoch, returned.batch), returned.values.copy(), noisy, spread.power)
         ]
@@ -132,10 +136,6 @@ class Marvell(KeyedGradientDefense):
     @staticmethod
     def _added(returned: ReturnedGradient, noise: Floats) -> Values:
         return np.asarray((returned.values + noise).astype(returned.values.dtype))
-
-
-def _variance(values: Floats) -> float:
-    return float(values.var(axis=0).mean())
 
 
 def least_divergence(spread: ClassSpread) -> tuple[Floats, Floats]:

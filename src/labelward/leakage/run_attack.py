@@ -331,11 +331,16 @@ def told_column(attack: Attack, data: VerticalDataset) -> NDArray[np.int64]:
     if own is None or column not in own.columns:
         held = party == active.name and column in active.columns
         reason = "is the active party's own" if held else "is no column of a passive party"
-        raise JobError(reason, code="conflict" if held else "unknown", field="column", value=f"{party}.{column}")
+        raise JobError(
+            f"'{party}.{column}' {reason}",
+            code="conflict" if held else "unknown",
+            field="column",
+            value=f"{party}.{column}",
+        )
     values, codes = np.unique(own.train[:, own.columns.index(column)], return_inverse=True)
     if len(values) != 2 or np.isnan(values).any():
         raise JobError(
-            f"has {len(values)} different values; two are needed",
+            f"'{party}.{column}' has {len(values)} different values; two are needed",
             code="values",
             field="column",
             value=f"{party}.{column}",

@@ -210,6 +210,30 @@ def point_plot(title: str, groups: Mapping[str, Sequence[tuple[float, float]]], 
     return Image(title=title, address=_render(draw), words=words)
 
 
+def histograms(title: str, edges: Sequence[float], lines: Mapping[str, Sequence[float]], axis: str) -> Image:
+    """Return outlines of histograms; the content in words is the place of each one's highest bin.
+
+    Args:
+        title: of the image.
+        edges: of the bins.
+        lines: by name, the share of the rows in each bin.
+        axis: label of the axis of values.
+
+    Raises:
+        DependencyError: matplotlib is not installed.
+    """
+
+    def draw(axes: Axes) -> None:
+        for number, (name, shares) in enumerate(lines.items()):
+            axes.stairs(shares, edges, label=name, color=_COLORS[number % len(_COLORS)])
+        axes.set_xlabel(axis)
+        axes.set_ylabel("share of the class")
+
+    highest = {name: max(range(len(shares)), key=lambda at: shares[at]) for name, shares in lines.items()}
+    places = [f"{name} {decimals((edges[at] + edges[at + 1]) / 2, 2)}" for name, at in highest.items()]
+    return Image(title=title, address=_render(draw), words=f"Most rows of a class at {axis}: {'; '.join(places)}.")
+
+
 def _ranks(marks: Sequence[DefenseMark]) -> list[int]:
     """Return the rank of each budget among a family's."""
     budgets = sorted({mark.budget or 0.0 for mark in marks})

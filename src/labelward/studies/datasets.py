@@ -6,19 +6,15 @@ which holds the number of a token. Functions of a dataset take the seed of a run
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data.catalogue import load_catalogue_table
-from labelward.data.tables import read_table
-from labelward.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,42 +145,9 @@ def synthetic(rows: int, classes: int, seed: int) -> pa.Table:
     return pa.table({**{f"f{at}": values[:, at] for at in range(10)}, "label": labels})
 
 
-def own_file(name: str) -> Path:
-    """Return a file of the user's: ``NAME.parquet``, ``NAME.csv`` or ``NAME.csv.gz`` in the folder of data sets.
-
-    Raises:
-        DataError: there is none; says where it was searched.
-    """
-    folder = os.environ.get("LABELWARD_DATA", "")
-    for ending in (".parquet", ".csv", ".csv.gz"):
-        if folder and (path := Path(folder) / f"{name}{ending}").is_file():
-            return path
-    place = f"in {folder!r}" if folder else "(LABELWARD_DATA is not set)"
-    raise DataError(
-        f"no copy may be passed on; put your own as {name}.parquet or {name}.csv into the folder that LABELWARD_DATA "
-        f"names; not found {place}",
-        code="not-found",
-        value=name,
-    )
-
-
-def own_table(seed: int, *, name: str, label: str, drop: Sequence[str] = ()) -> pa.Table:
-    """Return a table of the user's with its label last; the same for any seed.
-
-    Args:
-        seed: unused.
-        label: its label column, unless that is called ``label``.
-        drop: columns that are left out where they exist, such as ids.
-
-    Raises:
-        DataError: there is no file, it cannot be read, or it has no label column.
-    """
-    table = read_table(own_file(name))
-    found = next((each for each in ("label", label) if each in table.column_names), None)
-    if found is None:
-        raise DataError("has no label column", code="columns", field=f"table {name!r}", value=label)
-    kept = [each for each in table.column_names if each != found and each not in drop]
-    return table.select(kept).append_column("label", table[found])
+def without_columns(table: pa.Table, *, names: Sequence[str]) -> pa.Table:
+    """Return a table without some columns, such as ids, where it has them."""
+    return table.drop_columns([name for name in names if name in table.column_names])
 
 
 def _sample(table: pa.Table, seed: int, rows: int | None) -> pa.Table:

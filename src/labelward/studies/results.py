@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.instance_spaces import observed_leaves
+from labelward.attacks.nets.view_embeddings import own_embeddings
 from labelward.federation.components import with_defaults
 from labelward.federation.simulation import VIEW
 from labelward.job import Job
@@ -24,6 +25,7 @@ from labelward.studies.run import StudyResult
 from labelward.studies.searches import read_hypervolumes
 from labelward.studies.spec import ATTACKER, ATTRIBUTE, MetricColumn, Study, StudyTask
 
+Floats = NDArray[np.float64]
 StudyFigures = dict[tuple[str, FigureKey], dict[int, float]]
 """By setting and key: the figure of each seed."""
 
@@ -94,6 +96,31 @@ def information_by_tree(task: StudyTask, job: Job, out: Path) -> NDArray[np.floa
     _, labels = np.unique(truth, return_inverse=True)
     leaves = observed_leaves(View.load(run_folder(folder, [], task.seed) / ATTACKER / VIEW))
     return np.array([joint_information(tree[tree >= 0], labels[tree >= 0]) for tree in leaves])
+
+
+def embeddings_by_class(task: StudyTask, job: Job, out: Path) -> dict[str, dict[str, tuple[Floats, Floats]]]:
+    """Return the embeddings of the training rows after the last epoch, by defense and passive party.
+
+    Those of class 0, and of class 1, float64 [rows]; of longer embeddings the first number.
+
+    Raises:
+        DataError: the task kept no embeddings of epochs.
+        FileFormatError: a stored view is damaged.
+    """
+    import pyarrow.parquet as pq
+
+    folder, full = out / task.path, with_defaults(job)
+    truth = pq.read_table(data_folder(folder, task.seed) / "truth.parquet")["label"].to_numpy(zero_copy_only=False)
+    _, labels = np.unique(truth, return_inverse=True)
+    names = [NO_DEFENSE, *(each.name for each in task.setting.defenses.get(task.model, ()))]
+    found: dict[str, dict[str, tuple[Floats, Floats]]] = {}
+    for variant, name in zip(full.variants(), names, strict=True):
+        for party in full.passive:
+            view = View.load(run_folder(folder, variant.as_list(), task.seed) / party.name / VIEW)
+            values = own_embeddings(view, full.model.params["epochs"])
+            if values is not None:
+                found.setdefault(name, {})[party.name] = (values[labels == 0, 0], values[labels == 1, 0])
+    return found
 
 
 def _search_figures(task: StudyTask, folder: Path) -> dict[FigureKey, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,6 @@ from labelward.runs.directory import relocate_table
 from labelward.runs.secure_files import LOCK_FILE, atomic_write, directory_lock, output_errors, private_folder
 from labelward.runs.worker_process import worker_pool
 from labelward.studies.attribute_inference import ensure_attribute_inference
-from labelward.studies.datasets import own_file
 from labelward.studies.own_tables import read_own, with_own_tables
 from labelward.studies.searches import store_hypervolumes
 from labelward.studies.spec import Study, StudyDataset, StudyPart, StudyTask
@@ -85,7 +85,12 @@ def run_study(
     if datasets:
         _check_shown(study, selected, requested)
     requested = tuple(each for each in requested if any(study.datasets_of(part, (each,)) for part in selected))
-    missing = {title: _NO_COPY for name, title in study.unavailable.items() if not datasets or name in datasets}
+    own = {each.name for each in study.own}
+    missing = {
+        title: f"{_NO_COPY}; --table {name}=FILE reads yours" if name in own else _NO_COPY
+        for name, title in study.unavailable.items()
+        if not datasets or name in datasets
+    }
     with _claim_folder(out, study):
         columns: dict[str, tuple[str, ...]] = {}
         for dataset in requested:
@@ -157,8 +162,6 @@ def _columns(dataset: StudyDataset) -> tuple[str, ...]:
     Raises:
         DataError: there is no such table.
     """
-    if dataset.own_file:
-        own_file(dataset.name)
     if dataset.file is not None or (dataset.generate is not None and not dataset.catalogue_name):
         return ()
     name = dataset.catalogue_name or dataset.name
@@ -174,12 +177,21 @@ def _job(study: Study, out: Path, task: StudyTask, columns: Mapping[str, tuple[s
         return study.job(task, dataset.catalogue_name or dataset.name, columns[dataset.name])
     import pyarrow.parquet as pq
 
-    own = dataset.file is not None  # the same for any seed
-    path = private_folder(out / _TABLES).resolve() / f"{dataset.name}-{'own' if own else task.seed}.parquet"
+    made_from = task.seed if dataset.file is None else f"own-{_file_digest(dataset.file)}"  # the same for any seed
+    path = private_folder(out / _TABLES).resolve() / f"{dataset.name}-{made_from}.parquet"
     if not path.exists():
         with atomic_write(path) as file:
             pq.write_table(_made(dataset, task.seed), file)
     return study.job(task, str(path), pq.read_schema(path).names[:-1])
+
+
+def _file_digest(path: Path) -> str:
+    """Return 16 hexadecimal digits that a changed file of the user's does not have."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", code="unreadable", field=str(path)) from error
 
 
 def _made(dataset: StudyDataset, seed: int) -> pa.Table:

@@ -34,7 +34,9 @@ ATTACKER = "telco"
 ATTRIBUTE = "attribute"
 """In :attr:`MetricColumn.source`: a hidden attribute, inferred with the help of the inferred labels."""
 
-PartForm = Literal["grid", "rates", "curves", "trade-off", "information", "ablation", "fronts", "generations"]
+PartForm = Literal[
+    "grid", "rates", "curves", "trade-off", "information", "ablation", "fronts", "generations", "distributions"
+]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +48,6 @@ class StudyDataset:
         generate: makes the table of a seed, for datasets that are drawn anew for each seed or derived from another.
         party_columns: columns by party; empty: dealt out by share.
         fine_tuning: further parameters of those that fine-tune the bottom model.
-        own_file: whether the table is a file of the user's, of which no copy may be passed on.
         parties: number of parties to whom the columns are dealt out evenly; 0: as the setting says.
         shape: rows, columns without the label, and classes of the paper's dataset, which a file of the user's must
             have; 0: any number.
@@ -74,7 +75,6 @@ class StudyDataset:
     fine_tuning: Mapping[str, Any] = field(default_factory=dict)
     upper_bound: bool = True  # whether the oracle upper bound is computed for columns that show it
     on_request: bool = False  # whether it runs only if it, or a part, is named
-    own_file: bool = False
     parties: int = 0
     hidden_attribute: str = ""
     categories: Literal["native", "dummies", "hashed"] = "dummies"  # encoding of text columns
@@ -184,7 +184,8 @@ class StudyPart:
         form: how it is shown. ``grid``: datasets and models by columns; ``rates``: encrypted sums by defense;
             ``curves``: columns over the settings' axis; ``trade-off``: utility and leakage by defense; ``information``:
             mutual information of leaves and labels by tree; ``ablation``: the first column, and differences to it;
-            ``fronts``: points of searches in pairs of objectives; ``generations``: columns over a search.
+            ``fronts``: points of searches in pairs of objectives; ``generations``: columns over a search;
+            ``distributions``: of both classes' embeddings at each passive party, by defense; columns are parties.
     """
 
     name: str  # ``"table 2"``, ``"figure 5"``; any name in a study of no paper

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,19 @@ from labelward.party.view import View
 from labelward.policy.chain import PolicyChain
 from labelward.protocols.splitnn.behavior import MaliciousOptimizer
 from labelward.protocols.splitnn.bottom_model import BottomModel
-from labelward.protocols.splitnn.checkpointing import PassiveState
+from labelward.protocols.splitnn.checkpointing import ActiveState, PassiveState
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.transport.base import Transport
 from refusals import refused
 
 
-def attempt(net: Net, folder: Path, cut: tuple[str, int] | None = None) -> tuple[dict[str, Any], Counter[str]] | None:
-    """Run until the cut, or to the end: outcomes by party, and the messages that each passed; None: cut off."""
+def attempt(
+    net: Net, folder: Path, cut: tuple[str, int] | None = None, begun: dict[str, list[int]] | None = None
+) -> tuple[dict[str, Any], Counter[str]] | None:
+    """Run until the cut, or to the end: outcomes by party, and the messages that each passed; None: cut off.
+
+    ``begun`` is filled with the number of messages that each party had passed when each of its epochs began.
+    """
     passed = Counter[str]()
 
     whole, program = session(net, compared=True), train(net)
@@ -47,7 +53,12 @@ def attempt(net: Net, folder: Path, cut: tuple[str, int] | None = None) -> tuple
             timeout=120.0,
             checkpoints=Checkpoints(folder / party / "checkpoint", run={"run": "1"}),
             policies=PolicyChain(policies_of(net, party)),
+            progress=lambda what, done, total: noted(party, what),
         )
+
+    def noted(party: str, what: str) -> None:
+        if begun is not None and what == "epochs":
+            begun.setdefault(party, []).append(passed[party])
 
     def live(ctx: Context) -> Any:
         return program(ctx, whole.handshake(ctx))
@@ -146,6 +157,67 @@ def test_what_was_drawn_is_not_drawn_again(tmp_path: Path, name: str) -> None:
         ended.append(outcome(net(), folder, last[0]))
     assert_same(ended[0], ended[1])
     assert_same(ended[0], ended[2])
+
+
+EVERY_EPOCH: dict[str, list[dict[str, Any]]] = {
+    **{f"lpsc {coding}": [{"kind": "lpsc", "coding": coding}] for coding in ("logitboost", "adaboost", "l2", "offset")},
+    "lpsc labels": [{"kind": "lpsc", "coding": "labels"}],
+    "lpsc validation": [{"kind": "lpsc", "scale": "validation"}],
+    "adversarial": [{"kind": "adversarial", "beta": 0.5}],
+    "vfgboost": [{"kind": "lpsc"}, {"kind": "adversarial", "beta": 0.5}],
+    "lpsc and marvell": [{"kind": "lpsc"}, {"kind": "marvell", "s": 1.0}],
+    "marvell": [{"kind": "marvell", "s": 1.0}],
+    "mid": [{"kind": "mid", "weight": 0.5}],
+    "coae": [{"kind": "coae", "weight": 0.5}],
+    "distance-correlation": [{"kind": "distance-correlation", "weight": 0.5}],
+    "randomized-response": [{"kind": "randomized-response", "epsilon": 1.0}],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY_EPOCH)
+def test_killed_in_every_epoch(tmp_path: Path, name: str) -> None:
+    """Killed behind every epoch and within it, at both kinds of party: weights, views and what defenses keep are equal.
+
+    What the defenses drew is in the active party's first checkpoint, with which all runs begin.
+    """
+    parts, y = blobs(4, 90, {"bank": 2, "telco": 3, "shop": 2}, 2)
+    parts["bank"] += y[:, None]  # an own model must be better than chance
+    loss: Any = "auto" if name == "coae" else "logistic"
+    params = SplitNet(top=False, loss=loss, active_bottom=False, epochs=4, batch_size=20, bottom="linear")
+
+    def net() -> Net:
+        made = [{**each} for each in EVERY_EPOCH[name]]
+        chain = tuple(DEFENSES.make(each.pop("kind"), each) for each in made)
+        return Net(parts=parts, labels=y, params=params, validation=20, policies={"bank": chain})
+
+    def kept(folder: Path) -> ActiveState:
+        found = Checkpoints(folder / "bank" / "checkpoint", run={"run": "1"})
+        assert found.numbers()[-1] == 4
+        return found.load(4, ActiveState)[0]
+
+    start, begun = tmp_path / "start", dict[str, list[int]]()
+    assert attempt(net(), start, ("bank", 13)) is None
+    assert Checkpoints(start / "bank" / "checkpoint", run={"run": "1"}).numbers() == (0,)
+    shutil.copytree(start, tmp_path / "whole")
+    whole = attempt(net(), tmp_path / "whole", begun=begun)
+    assert whole is not None
+    expected, state = outcome(net(), tmp_path / "whole", whole[0]), kept(tmp_path / "whole")
+    for party in ("bank", "telco"):
+        ends = [*begun[party][:4], whole[1][party]]
+        assert len(set(ends)) == 5
+        for number, (first, last) in enumerate(pairwise(ends)):
+            for at in (first, (first + last) // 2):
+                folder = tmp_path / f"{party}-{at}"
+                shutil.copytree(start, folder)
+                assert attempt(net(), folder, (party, at)) is None
+                numbers = Checkpoints(folder / "bank" / "checkpoint", run={"run": "1"}).numbers()
+                assert numbers[-1] == number
+                ended = attempt(net(), folder)
+                assert ended is not None
+                assert_same(expected, outcome(net(), folder, ended[0]))
+                assert kept(folder) == state  # heads and keys of noise among it
+                shutil.rmtree(folder)
 
 
 def test_a_training_that_leaves_the_numbers_keeps_its_last_checkpoint(tmp_path: Path) -> None:

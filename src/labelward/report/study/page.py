@@ -1,4 +1,4 @@
-"""The page of a study: its parts in eight forms, and the file ``study.html``."""
+"""The page of a study: its parts in nine forms, and the file ``study.html``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from labelward.report.formatting import count, decimals
 from labelward.report.metrics import metric_name
-from labelward.report.plots import DefenseMark, curves, defense_plot, point_plot
+from labelward.report.plots import DefenseMark, curves, defense_plot, histograms, point_plot
 from labelward.report.study.verdicts import (
     NOT_RUN,
     FigureCell,
@@ -28,7 +28,14 @@ from labelward.report.summary import Spread
 from labelward.report.templates import render
 from labelward.runs.secure_files import atomic_write
 from labelward.studies.references import NO_DEFENSE, SUMS, UTILITY, FigureKey, ReferenceFigure
-from labelward.studies.results import figures_by_seed, information_by_tree, study_figures, study_versions
+from labelward.studies.results import (
+    Floats,
+    embeddings_by_class,
+    figures_by_seed,
+    information_by_tree,
+    study_figures,
+    study_versions,
+)
 from labelward.studies.run import StudyResult
 from labelward.studies.searches import FIXED, read_front, read_hypervolumes
 from labelward.studies.spec import DefenseSpec, PartForm, StudyDataset, StudyPart, StudySetting
@@ -61,6 +68,7 @@ class StudyReport:
             "ablation": self._ablation,
             "fronts": self._fronts,
             "generations": self._generations,
+            "distributions": self._distributions,
         }
         self.sections = tuple(self._with_claims(forms[part.form](part)) for part in result.parts)
 
@@ -398,7 +406,53 @@ class StudyReport:
             tables.append(FigureTable(caption=title, header=header, rows=[(dataset.label, cells)]))
         return StudySection(part=part, tables=tables, images=images)
 
+    def _distributions(self, part: StudyPart) -> StudySection:
+        """Embeddings of both classes at each passive party in the first seed, and how far they overlap in all."""
+        tables, images = [], []
+        for dataset, model, _ in self._pairs(part):
+            tasks = [
+                task
+                for task in self.result.jobs
+                if (task.setting.name, task.dataset, task.model) == (part.settings[0], dataset, model)
+                and task.path not in self.result.failed
+            ]
+            overlaps: dict[str, dict[str, list[float]]] = {}
+            for task in sorted(tasks, key=lambda each: each.seed):
+                for name, by_party in embeddings_by_class(task, self.result.jobs[task], self._out).items():
+                    target = _TARGETS.get(name, name)
+                    for party in part.columns or tuple(by_party):
+                        pair = by_party[party]
+                        edges, shares = shared_histograms(pair)
+                        found = overlaps.setdefault(party, {}).setdefault(target, [])
+                        found.append(float(shares.min(axis=0).sum()))
+                        if len(found) == 1:
+                            lines = {f"class {at}": each.tolist() for at, each in enumerate(shares)}
+                            title = f"{dataset.label}, {party}, fitted to {target}"
+                            images.append(histograms(title, edges.tolist(), lines, "output"))
+            if not overlaps:
+                continue
+            header = tuple(next(iter(overlaps.values())))
+            rows = [
+                (party, [FigureCell(ours=spread_figure(Spread.of(found[target]))) for target in header])
+                for party, found in overlaps.items()
+            ]
+            caption = f"{dataset.label}: overlap of the classes' histograms, 1 where they are alike"
+            tables.append(FigureTable(caption=caption, header=header, rows=rows))
+        return StudySection(part=part, tables=tables, images=images)
 
+
+def shared_histograms(pair: tuple[Floats, Floats], bins: int = 40) -> tuple[Floats, Floats]:
+    """Return the edges of bins [bins + 1] over both groups, and the share of each group in every bin [2, bins].
+
+    Bins reach from the .5 to the 99.5 percent quantile of all; what lies beyond is in the outermost ones.
+    """
+    low, high = np.quantile(np.concatenate(pair), [0.005, 0.995])
+    edges = np.linspace(low, max(high, low + 1e-9), bins + 1)
+    counts = [np.histogram(np.clip(each, edges[0], edges[-1]), edges)[0] for each in pair]
+    return edges, np.array([each / max(each.sum(), 1) for each in counts])
+
+
+_TARGETS = {NO_DEFENSE: "labels"}
 _UNDEFENDED = DefenseSpec(family="undefended", chain=())
 
 

@@ -34,16 +34,14 @@ class Bottleneck(nn.Module):
 
     def forward(self, parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return what passes of each party's embeddings."""
-        passed, divergences = [], []
-        for part, to_mean, to_spread in zip(parts, self.means, self.spreads, strict=True):
-            mean, deviation = to_mean(part), nn.functional.softplus(to_spread(part) - 0.5)
-            divergences.append(normal_divergence(mean, deviation))
-            if self.noise is not None:
-                drawn = torch.from_numpy(self.noise.normal(size=tuple(mean.shape)))
-                mean = mean + deviation * drawn.to(mean.device, mean.dtype)
-            passed.append(mean)
-        self.penalty = torch.stack(divergences).sum()
-        return passed
+        mean = torch.cat([to_mean(part) for part, to_mean in zip(parts, self.means, strict=True)], 1)
+        spread = torch.cat([to_spread(part) for part, to_spread in zip(parts, self.spreads, strict=True)], 1)
+        deviation = nn.functional.softplus(spread - 0.5)
+        self.penalty = normal_divergence(mean, deviation)
+        if self.noise is not None:
+            drawn = torch.from_numpy(np.hstack([self.noise.normal(size=tuple(part.shape)) for part in parts]))
+            mean = mean + deviation * drawn.to(mean.device, mean.dtype)
+        return list(torch.split(mean, [part.shape[1] for part in parts], 1))
 
 
 def normal_divergence(mean: torch.Tensor, deviation: torch.Tensor) -> torch.Tensor:
