@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def once(table: str, aggregation: str) -> None:
     print(round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1))
 
 
-def straight(series: dict[int, float]) -> dict[str, float]:
+def straight(series: Mapping[int, float]) -> dict[str, float]:
     """Return a series with R² of the best line."""
     r2 = float(np.corrcoef(list(series), list(series.values()))[0, 1] ** 2)
     return {**{str(x): y for x, y in series.items()}, "R2": round(r2, 4)}
