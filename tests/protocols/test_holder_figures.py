@@ -19,8 +19,10 @@ from sklearn.metrics import roc_auc_score
 from labelward.auditing.audit import audit
 from labelward.data import RawTables, load_dataset, loading
 from labelward.federation.components import make_engine, with_defaults
-from labelward.federation.simulation import simulate_job
+from labelward.federation.simulation import SimulationResult, simulate_job
+from labelward.he.paillier.packing import Packing
 from labelward.job import parse_job
+from labelward.messages.pivodl import OpenedSums, OwnSums
 from labelward.party.context import no_progress
 from labelward.rng import PrivateSeed
 
@@ -117,6 +119,46 @@ def test_noisy_buckets(epsilon: float | None, expected: float) -> None:
     """Five seeds have a standard error of .003; fewer buckets under noise are exact up to .01."""
     noise = {} if epsilon is None else {"epsilon": epsilon}
     assert outcomes(CREDIT, parties=2, kind="federboost", **noise)[0] == pytest.approx(expected, abs=0.01)
+
+
+def encrypted(parties: int, trees: int) -> SimulationResult:
+    """Train on credit under a key of 512 bits, every party with an equal share of columns and labels."""
+    shares = dict.fromkeys(["active", *"abcdefghi"[: parties - 1]], 1 / parties)
+    spec = {
+        "data": {"table": CREDIT, "split": "reference", "labels": shares},
+        "parties": shares,
+        "model": {"kind": "pivodl", "trees": trees},
+        "encryption": {"bits": 512, "insecure": True, "workers": 1},
+    }
+    job = with_defaults(parse_job(spec))
+    private = {party.name: PrivateSeed(party.name.encode().ljust(32)) for party in job.parties}
+    rows, engine = load_dataset(job, 1, table_of(CREDIT), private=private), make_engine(job.encryption)
+    try:
+        return simulate_job(job, rows, job.variants()[-1], engine, None, seed=1, progress=no_progress)
+    finally:
+        engine.close()
+
+
+def straightness(x: list[int], y: list[int]) -> float:
+    """Return R² of the best line."""
+    return float(np.corrcoef(x, y)[0, 1] ** 2)
+
+
+def test_encryptions_grow_with_parties_and_bytes_with_trees() -> None:
+    """Exactly holders times the ciphertexts that hold what a split client opens, and the root of each tree."""
+    parties, counts = [2, 4, 6, 8, 10], []
+    for number in parties:
+        ended = encrypted(number, 1)
+        layout = next(each.message.sums.layout for view in ended.views.values() for each in view.received(OwnSums))
+        (part,) = Packing.of(layout, 512).parts
+        opened = [each for view in ended.views.values() for each in view.observed(OpenedSums)]
+        of_one = 1 + sum(-(-int(np.prod(each.sums.shape[:2])) // part.fit) for each in opened)
+        assert ended.cost.encryptions == number * of_one
+        counts.append(ended.cost.encryptions)
+    assert straightness(parties, counts) >= 0.99, counts
+    trees = [1, 3, 5, 7, 9]
+    sizes = [encrypted(4, number).cost.bytes for number in trees]
+    assert straightness(trees, sizes) >= 0.99, sizes
 
 
 def attacked(table: str, folder: Path, *, model: Mapping[str, Any], attacks: tuple[str, ...]) -> dict[Any, float]:

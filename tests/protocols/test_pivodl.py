@@ -35,6 +35,8 @@ from labelward.protocols.pivodl.share import PUBLIC
 from labelward.runs.private_seeds import resolve_seeds
 from refusals import refused
 
+pytestmark = pytest.mark.filterwarnings("ignore::labelward.errors.DataWarning")  # of a holder with few labels
+
 JOB = """
 [data]
 table = "{table}"
