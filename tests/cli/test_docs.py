@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
 from dataclasses import MISSING, fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -174,3 +176,11 @@ def test_links_lead_somewhere() -> None:
 
 def test_defaults_are_read_from_the_code() -> None:
     assert all(field.default is not MISSING for field in fields(DataSection))
+
+
+def test_the_page_of_pivodl_is_that_of_its_stored_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figure on it is written by hand."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    page_of = import_module("_holder_study_page").page_of
+    stored = json.loads((ROOT / "benchmarks" / "results" / "holder-study.json").read_text(encoding="utf-8"))
+    assert (ROOT / "docs" / "ref-pivodl.md").read_text(encoding="utf-8") == page_of(stored)

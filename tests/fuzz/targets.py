@@ -310,28 +310,29 @@ def _share_of(kind: str) -> bytes:
     files = {"secureboost": "model/active/model/share.json", "splitnn": "net/telco/model/share.lwn"}
     if kind in files:
         return (seeds.ASSETS / files[kind]).read_bytes()
-    from labelward.protocols.pivodl import share
+    from labelward.protocols.pivodl.share import PivodlShare
+    from labelward.protocols.pivot.share import PivotShare
 
-    made = seeds.make(share.PivodlShare)
-    folder = scratch() / "made"
-    made.save(folder)
-    return (folder / share.FILE_NAME).read_bytes()
+    made: PivodlShare | PivotShare = seeds.make({"pivodl": PivodlShare, "pivot": PivotShare}[kind])
+    return made.save(scratch() / f"made-{kind}").read_bytes()
 
 
-_KINDS = ("secureboost", "splitnn", "pivodl")
-_NAMES = ("share.json", "share.lwn", "share.json")
+SHARES = {"secureboost": "share.json", "splitnn": "share.lwn", "pivodl": "share.json", "pivot": "share.json"}
+"""Kind of model → file of its share."""
+_KINDS = tuple(SHARES)
 
 
 def _shares() -> list[bytes]:
     whole = [bytes((number,)) + _share_of(kind) for number, kind in enumerate(_KINDS)]
-    return [*whole, b"\0" + b'{"sha256":"","share":' + b"[" * 3000, b"\2" + b"[" * 3000]
+    nested = [bytes((number,)) + b"[" * 3000 for number in (2, 3)]
+    return [*whole, b"\0" + b'{"sha256":"","share":' + b"[" * 3000, *nested]
 
 
 def _share(data: bytes) -> bool:
-    number = data[0] % 3 if data else 0
-    folder = scratch() / "share"
+    number = data[0] % len(_KINDS) if data else 0
+    folder = scratch() / f"share-{_KINDS[number]}"
     folder.mkdir(exist_ok=True)
-    path = folder / _NAMES[number]
+    path = folder / SHARES[_KINDS[number]]
     path.write_bytes(data[1:])
     family = model_family(ComponentSpec(_KINDS[number]))
     share = family.load(folder)
@@ -343,7 +344,7 @@ def _share(data: bytes) -> bool:
 def _whole_share(number: int) -> Any:
     folder = scratch() / f"whole{number}"
     folder.mkdir()
-    (folder / _NAMES[number]).write_bytes(_share_of(_KINDS[number]))
+    (folder / SHARES[_KINDS[number]]).write_bytes(_share_of(_KINDS[number]))
     return model_family(ComponentSpec(_KINDS[number])).load(folder)
 
 

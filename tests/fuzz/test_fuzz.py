@@ -5,11 +5,16 @@
 
 from __future__ import annotations
 
+from typing import get_type_hints
+
 import pytest
 from changed_inputs import changed
 from corpus import kept
 from hypothesis import HealthCheck, Phase, given, settings
-from targets import TARGETS, check
+from targets import SHARES, TARGETS, check
+
+from labelward.federation.components import MODELS, model_family
+from labelward.job import ComponentSpec
 
 EXAMPLES = {"codec": 200, "records": 200, "envelopes": 200, "checkpoints": 60, "views": 60, "shares": 60, "jobs": 25}
 
@@ -45,3 +50,8 @@ def test_tables_near_valid_ones() -> None:
         check(target, b"\0" + data)
 
     near()
+
+
+def test_shares_of_every_model_are_fed() -> None:
+    files = {get_type_hints(model_family(ComponentSpec(kind)).load)["return"] for kind in MODELS.classes()}
+    assert files == {get_type_hints(model_family(ComponentSpec(kind)).load)["return"] for kind in SHARES}

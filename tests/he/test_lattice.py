@@ -21,7 +21,7 @@ from labelward.he import engine
 from labelward.he.base import Integers, Layout
 from labelward.he.lattice import LatticeEngine, loops
 from labelward.he.lattice.digits import LEAST_FLOOD, PACKED, digits_of, known_noise, noise_deviation
-from labelward.he.lattice.draws import Stream
+from labelward.he.lattice.draws import SEED_BYTES, Stream
 from labelward.he.lattice.key_material import material_size
 from labelward.he.lattice.keys import LatticePrivateKey
 from labelward.he.lattice.ring import ERROR_VARIANCE, PRIMES, Q1, SECURE_DEGREE, balanced, ring
@@ -314,6 +314,28 @@ def test_public_keys_of_another_size_or_format(key: LatticePrivateKey) -> None:
 def test_more_rows_than_digits_have_room(key: LatticePrivateKey) -> None:
     with refused(EncryptionError, "capacity"):
         key.public.allocate_rows(Layout((1,), 1 << 40, 1), 1)
+
+
+def test_a_key_for_sums_alone_is_small_and_serves_no_rows(key: LatticePrivateKey) -> None:
+    """Rows under it are refused at both ends, and neither kind of key opens as the other."""
+    made, layout = LatticeEngine(), Layout((3,), 10, 1)
+    small = made.generate_for_sums(SECURE_DEGREE, protection=SecureRandom())
+    material, whole = small.public.material(), key.public.material()
+    assert len(material.data) == 1 + SEED_BYTES + packed_size(2 * SECURE_DEGREE) < 60_000 < len(whole.data) / 100
+    public = made.public_for_sums(material, protection=SecureRandom())
+    for encrypting in (small, public):
+        with refused(EncryptionError, "unsupported"):
+            encrypting.encrypt(np.ones((2, 1), np.int64), layout)
+    with refused(EncryptionError, "unsupported"):
+        public.allocate_rows(layout, 2)
+    rows = key.encrypt(np.ones((2, 1), np.int64), layout)
+    sealed = rows.group_sums(np.zeros((2, 1), np.int32), 1).rerandomize()
+    for block in (rows.block(), sealed):
+        with refused(EncryptionError, "unsupported"):
+            small.decrypt(replace_key(block, public.fingerprint))
+    for opens, other in ((made.public, material), (made.public_for_sums, whole)):
+        with refused(EncryptionError, "key"):
+            opens(other, protection=SecureRandom())
 
 
 def test_own_sums_of_too_many_parties(key: LatticePrivateKey) -> None:

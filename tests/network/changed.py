@@ -13,6 +13,7 @@ added when a checkpoint has the keys.
 ``secrets=FILE``: what must be on no disk is written to the file, in hexadecimal: primes, labels, gradients.
 ``hostile=KIND,COUNT``: from the message with this number on it does what :data:`HOSTILE` says; when it begins, it makes
 the file ``PARTY.hostile``.
+``lies=KIND``: what it sends is of other cells, counts or keys than it should be.
 ``fails=STEP``: an error that nobody foresaw, when so many trees are done.
 """
 
@@ -323,8 +324,33 @@ def hostile(value: str) -> None:
     NetworkEnd.send = send  # type: ignore[method-assign]
 
 
+def lies(kind: str) -> None:
+    """Send something else in the messages of a kind of ``pivodl``: sums of other cells, or of other rows, or no key."""
+    import msgspec
+
+    from labelward.messages.base import Array
+    from labelward.messages.codec import decode, encode
+    from labelward.messages.pivodl import MaskedSums, PartyKeys
+    from labelward.transport.grpc.attempt import NetworkEnd
+
+    original = NetworkEnd.send
+
+    def send(self: Any, peer: str, frame: bytes) -> None:
+        message, step = decode(frame)
+        if kind == "cells" and isinstance(message, MaskedSums):
+            frame = encode(MaskedSums(Array.pack(message.sums.unpack()[:, 1:])), step)
+        elif kind == "counts" and isinstance(message, MaskedSums):
+            frame = encode(MaskedSums(Array.pack(message.sums.unpack() + 10_000)), step)
+        elif kind == "key" and isinstance(message, PartyKeys):
+            frame = encode(msgspec.structs.replace(message, masks=b"short"), step)
+        original(self, peer, frame)
+
+    NetworkEnd.send = send  # type: ignore[method-assign]
+
+
 CHANGES = {
     "hostile": hostile,
+    "lies": lies,
     "umask": umask,
     "temporary": temporary,
     "secrets": secrets,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import chaos
 import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from chaos import ALL, CASES, SPREAD, Fault, Plan, play
-from companies import Case, Companies, defended, sections, silent, together
+from chaos import SPREAD, Fault, Plan, play
+from companies import Case, Companies, companies, defended, sections, silent, together
+from holder_kills import killed
 from troubled import Weather
 from undisturbed import Undisturbed
 
@@ -51,20 +50,10 @@ def test_killed_parties_end_with_the_shares_and_views_of_one_process(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_each_party_is_killed_ten_times(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five runs: fifty kills of each party, at random moments."""
-    monkeypatch.setattr(chaos, "PATIENCE", 1200.0)
-    case = CASES["several holders, noise"]
-    monkeypatch.setitem(ALL, "long", replace(case, model=case.model.replace("trees = 4", "trees = 150")))
-    draw, parties = random.Random(seed), list(case.parties) * 10
-    draw.shuffle(parties)
-    kills = tuple(
-        Fault("kill", party, "", draw.choice(("attempt", "agreed", "trees")), 1, draw.uniform(0.0, 0.3), 0.1)
-        for party in parties
-    )
-    result = play(Plan(seed, "long", False, False, CALM, kills), tmp_path / "run", Undisturbed(tmp_path / "whole"))
-    assert len(result.happened) == len(kills)
+@pytest.mark.parametrize(("case", "seed"), [("several holders, noisy leaves", 5), ("several holders, paillier", 6)])
+def test_parties_that_are_killed_at_random(case: str, seed: int, tmp_path: Path) -> None:
+    """A sample: ``python tests/network/holder_kills.py`` kills each party fifty times."""
+    assert killed(case, seed, tmp_path, kills=1, trees=60).attempts > 1
 
 
 class Network:
@@ -149,6 +138,31 @@ def test_parties_with_different_defenses(tmp_path: Path) -> None:
     found = refusal(CASE, tmp_path, shop=("[network]", partial))
     assert {each.code for each in found.values()} == {"disagreement"}
     assert {name for each in found.values() if isinstance(each, HandshakeError) for name in each.value} == {"defense"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lie", ["cells", "counts", "key"])
+def test_a_party_whose_sums_or_keys_are_others(lie: str, tmp_path: Path) -> None:
+    """Exit code 3 and the party's name; whose masked sums were wrong nobody can tell where several are added."""
+    with companies(tmp_path, CASE) as made:
+        made.changes["shop"] = (f"lies={lie}",)
+        running = made.start_all()
+        codes = {party: process.wait() for party, process in running.items()}
+        assert codes["bank"] == codes["telco"] == 3, made.told()
+        last = {party: running[party].errors.splitlines()[-1] for party in ("bank", "telco")}
+        assert not any("Traceback" in process.errors for process in running.values())
+        assert all("party '" in each for each in last.values()), last
+        assert lie == "counts" or any("'shop'" in each for each in last.values()), last
+
+
+@pytest.mark.slow
+def test_different_defenses_end_all_processes(tmp_path: Path) -> None:
+    with companies(tmp_path, CASE) as made:
+        made.edit("shop.toml", "[network]", '[[defense]]\nkind = "partial-dp"\nepsilon = 8.0\n[network]')
+        more = {"shop": ("--defense", defended(made.job("shop")))}
+        running = {party: made.start(party, *more.get(party, ())) for party in CASE.parties}
+        assert {process.wait() for process in running.values()} == {2}, made.told()
+        assert all("defense" in process.errors.splitlines()[-1] for process in running.values()), made.told()
 
 
 def test_classes_over_a_network_are_named(tmp_path: Path) -> None:

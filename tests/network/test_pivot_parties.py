@@ -10,7 +10,10 @@ import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from companies import PLAIN, Case, Companies, sections, silent, together
+from chaos import ALL, Fault, Plan, play
+from companies import PLAIN, Case, Companies, companies, sections, silent, together
+from troubled import Weather
+from undisturbed import Undisturbed
 
 import fixed_seeds  # noqa: F401  (so that every run splits the rows alike)
 from labelward.errors import JobError, LabelwardError
@@ -20,6 +23,9 @@ from labelward.federation.party_training import train_as_party
 from labelward.federation.predict import predict_table
 from labelward.federation.train import train_variant
 from labelward.job import load_job
+from labelward.messages.codec import decode_fields
+from labelward.messages.pivot import DealtParcel
+from labelward.party.transcript import read_entries
 from labelward.party.view import View
 from labelward.protocols.pivot.share import PivotShare
 
@@ -77,3 +83,38 @@ def test_a_dealer_with_a_table_of_columns(tmp_path: Path) -> None:
     assert isinstance(ended["shop"], JobError)
     assert (ended["shop"].code, ended["shop"].field) == ("conflict", "[model] dealer")
     assert all(isinstance(each, LabelwardError) for each in ended.values())
+
+
+KILLED = Case(model=MODEL, parties=PARTIES, rows=100)
+
+
+@pytest.mark.slow
+def test_a_killed_party_has_the_training_begun_anew(
+    tmp_path: Path, undisturbed: Undisturbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dealer, label holder or another: the shares and views of an undisturbed run, by another key in each attempt."""
+    kills = tuple(Fault("kill", party, "", "agreed", 1, 0.1, 0.1) for party in ("dealer", "telco", "bank"))
+    monkeypatch.setitem(ALL, "pivot", KILLED)
+    result = play(Plan(0, "pivot", False, False, Weather(), kills), tmp_path / "run", undisturbed)
+    assert len(result.happened) == len(kills)
+    assert result.attempts > 1
+    for party in ("bank", "telco", "shop"):
+        entries = read_entries(tmp_path / "run" / f"{party}-{party}" / party / "view" / "transcript.lwt")
+        parcels = [decode_fields(each.type, each.payload) for each in entries if each.type == DealtParcel.__name__]
+        keys = [each.material.data for each in parcels if isinstance(each, DealtParcel) and each.material]
+        assert len({*keys}) == len(keys) >= 1
+
+
+@pytest.mark.slow
+def test_a_table_that_changes_between_attempts(tmp_path: Path) -> None:
+    """It would open another tree of the same labels."""
+    with companies(tmp_path, KILLED) as made:
+        running = made.start_all()
+        made.wait_for("telco", "agreed")
+        running["telco"].kill()
+        table = tmp_path / "telco.csv"
+        head, _, last = table.read_text().rstrip().rpartition("\n")
+        cells = last.split(",")
+        table.write_text("\n".join([head, ",".join([cells[0], f"{float(cells[1]) + 1:.3f}", *cells[2:]]), ""]))
+        made.start("telco")
+        assert "--force" in made.ended(bank=3, telco=2, shop=3, dealer=3)["telco"]

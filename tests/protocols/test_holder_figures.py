@@ -1,4 +1,4 @@
-"""Utility where labels lie on several parties, on the tables and splits of the published figures, over seeds 1 to 5.
+"""Utility and leakage where labels lie on several parties, on the published tables and splits, over seeds 1 to 5.
 
 Needs ``LABELWARD_DATA`` with the tables ``credit_default`` and ``bank_marketing``.
 """
@@ -6,18 +6,23 @@ Needs ``LABELWARD_DATA`` with the tables ``credit_default`` and ``bank_marketing
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from labelward.auditing.audit import audit
 from labelward.data import RawTables, load_dataset, loading
 from labelward.federation.components import make_engine, with_defaults
-from labelward.federation.simulation import simulate_job
+from labelward.federation.simulation import SimulationResult, simulate_job
+from labelward.he.paillier.packing import Packing
 from labelward.job import parse_job
+from labelward.messages.pivodl import OpenedSums, OwnSums
 from labelward.party.context import no_progress
 from labelward.rng import PrivateSeed
 
@@ -114,3 +119,75 @@ def test_noisy_buckets(epsilon: float | None, expected: float) -> None:
     """Five seeds have a standard error of .003; fewer buckets under noise are exact up to .01."""
     noise = {} if epsilon is None else {"epsilon": epsilon}
     assert outcomes(CREDIT, parties=2, kind="federboost", **noise)[0] == pytest.approx(expected, abs=0.01)
+
+
+def encrypted(parties: int, trees: int) -> SimulationResult:
+    """Train on credit under a key of 512 bits, every party with an equal share of columns and labels."""
+    shares = dict.fromkeys(["active", *"abcdefghi"[: parties - 1]], 1 / parties)
+    spec = {
+        "data": {"table": CREDIT, "split": "reference", "labels": shares},
+        "parties": shares,
+        "model": {"kind": "pivodl", "trees": trees},
+        "encryption": {"bits": 512, "insecure": True, "workers": 1},
+    }
+    job = with_defaults(parse_job(spec))
+    private = {party.name: PrivateSeed(party.name.encode().ljust(32)) for party in job.parties}
+    rows, engine = load_dataset(job, 1, table_of(CREDIT), private=private), make_engine(job.encryption)
+    try:
+        return simulate_job(job, rows, job.variants()[-1], engine, None, seed=1, progress=no_progress)
+    finally:
+        engine.close()
+
+
+def straightness(x: list[int], y: list[int]) -> float:
+    """Return R² of the best line."""
+    return float(np.corrcoef(x, y)[0, 1] ** 2)
+
+
+def test_encryptions_grow_with_parties_and_bytes_with_trees() -> None:
+    """Exactly holders times the ciphertexts that hold what a split client opens, and the root of each tree."""
+    parties, counts = [2, 4, 6, 8, 10], []
+    for number in parties:
+        ended = encrypted(number, 1)
+        layout = next(each.message.sums.layout for view in ended.views.values() for each in view.received(OwnSums))
+        (part,) = Packing.of(layout, 512).parts
+        opened = [each for view in ended.views.values() for each in view.observed(OpenedSums)]
+        of_one = 1 + sum(-(-int(np.prod(each.sums.shape[:2])) // part.fit) for each in opened)
+        assert ended.cost.encryptions == number * of_one
+        counts.append(ended.cost.encryptions)
+    assert straightness(parties, counts) >= 0.99, counts
+    trees = [1, 3, 5, 7, 9]
+    sizes = [encrypted(4, number).cost.bytes for number in trees]
+    assert straightness(trees, sizes) >= 0.99, sizes
+
+
+def attacked(table: str, folder: Path, *, model: Mapping[str, Any], attacks: tuple[str, ...]) -> dict[Any, float]:
+    """Return means over four parties and five seeds, by attack, whether partial-dp defends, and metric."""
+    shares = dict.fromkeys(("active", "a", "b", "c"), 0.25)
+    spec = {
+        "data": {"table": table, "split": "reference", "labels": shares},
+        "parties": shares,
+        "model": {"kind": "pivodl", "aggregation": "masks", **model},
+        "encryption": {"engine": "plain", "insecure": True},
+        "defense": [{"kind": "partial-dp", **DP}],
+        "attack": [{"kind": kind} for kind in attacks],
+        "leakage": {"privacy": False},
+        "run": {"seeds": [1, 2, 3, 4, 5]},
+    }
+    found = defaultdict(list)
+    for row in audit(parse_job(spec), folder):
+        if row.attack and row.leakage:
+            for metric in ("auc", "balanced_accuracy"):
+                found[row.attack["kind"], bool(row.defense), metric].append(row.leakage[metric])
+    assert {len(values) for values in found.values()} == {len(shares) * 5}
+    return {key: float(np.mean(values)) for key, values in found.items()}
+
+
+@pytest.mark.parametrize(("table", "least"), [(CREDIT, 0.72), (BANK, 0.82)])
+def test_sums_of_nodes_rank_labels_with_and_without_noise_on_leaves(table: str, least: float, tmp_path: Path) -> None:
+    """Partial differential privacy takes the guess from leaf weights, and nothing from the sums that all are told."""
+    found = attacked(table, tmp_path, model={}, attacks=("node-sums", "leaf-weights"))
+    assert min(found["node-sums", defended, "auc"] for defended in (False, True)) >= least, found
+    if table == CREDIT:
+        assert found["leaf-weights", False, "balanced_accuracy"] == pytest.approx(0.62, abs=0.05)
+        assert found["leaf-weights", True, "balanced_accuracy"] == pytest.approx(0.50, abs=0.08)

@@ -24,6 +24,7 @@ from labelward.messages.pivodl import (
     OfferedCandidates,
     OpenedSums,
     OwnSums,
+    PartyKeys,
     TotalSums,
 )
 from labelward.party.context import no_progress
@@ -33,6 +34,8 @@ from labelward.protocols.pivodl.joined import JoinedModel, train_joined
 from labelward.protocols.pivodl.share import PUBLIC
 from labelward.runs.private_seeds import resolve_seeds
 from refusals import refused
+
+pytestmark = pytest.mark.filterwarnings("ignore::labelward.errors.DataWarning")  # of a holder with few labels
 
 JOB = """
 [data]
@@ -209,6 +212,16 @@ def test_under_paillier_it_is_the_joined_model_and_sums_share_ciphertexts() -> N
     opened = [each.sums.unpack() for view in ended.views.values() for each in view.observed(OpenedSums)]
     of_one_holder = 1 + sum(-(-sums.shape[0] * sums.shape[1] // part.fit) for sums in opened)  # the root's, and levels
     assert ended.cost.encryptions == len(data.holders) * of_one_holder
+
+
+def test_under_the_lattice_engine_keys_are_of_sums_alone() -> None:
+    """The joined model, by keys of 53 kB where those of rows have 9 MB."""
+    model, lattice = "trees = 1\ndepth = 2\nmin_node_rows = 2", 'engine = "lattice"'
+    data, ended, joined = trained(job_of({"bank": 0.5, "clinic": 0.5}, THREE, model=model, encryption=lattice))
+    assert_joined(data, ended, joined)
+    keys = [each.message.sums for view in ended.views.values() for each in view.received(PartyKeys)]
+    (size,) = {len(key.data) for key in keys if key is not None}
+    assert 0 < size < 60_000
 
 
 def test_categories_and_missing_values() -> None:

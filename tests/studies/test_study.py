@@ -35,7 +35,7 @@ from labelward.studies.references import (
     load_figures,
 )
 from labelward.studies.results import information_by_tree, study_figures, study_versions
-from labelward.studies.run import STUDY_FILE, run_study
+from labelward.studies.run import STUDY_FILE, plan_study, run_study
 from labelward.studies.spec import (
     DefenseSpec,
     MetricColumn,
@@ -414,3 +414,15 @@ def test_options_are_compared_seed_by_seed(tmp_path: Path) -> None:
 )
 def test_an_option_wins_only_beyond_chance(means: list[float], word: str) -> None:
     assert word in ablation_verdict([Spread(mean=mean, std=0.5, seeds=5) for mean in means])
+
+
+def test_a_plan_runs_nothing_and_reads_what_is_there(tmp_path: Path) -> None:
+    """Of an unfinished study, the figures that it has."""
+    planned = plan_study(TINY, tmp_path / "study", parts=["table 1"], seeds=2)
+    assert not (tmp_path / "study").exists()
+    assert study_figures(planned, tmp_path / "study") == {}
+    run_study(TINY, tmp_path / "study", parts=["table 1"], seeds=1)
+    found = study_figures(planned, tmp_path / "study")
+    assert set(found["defended", PLACE]) == {1}
+    with pytest.raises(InputError):
+        plan_study(TINY, tmp_path / "study", parts=["table 9"])

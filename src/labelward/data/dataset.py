@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -21,7 +22,7 @@ from labelward.data.labels import (
     quantile_edges,
 )
 from labelward.data.splitting import DataSplit, check_classes_present
-from labelward.errors import DataError, JobError
+from labelward.errors import DataError, DataWarning, JobError
 from labelward.job import Job, PartySection
 from labelward.rng import PrivateSeed
 
@@ -257,6 +258,7 @@ def assemble_dataset(
         bins[known] = values[known]
         if known.all():
             check_classes_present(job.data, sides, bins, targets.classes)
+        _warn_of_one_class(job.holders, targets.holders[sides.train], bins[sides.train])
     elif known.all():
         learned = values[sides.train]
         if (learned == learned[0]).all():
@@ -286,6 +288,14 @@ def assemble_dataset(
         train_holders=targets.holders[sides.train],
         validation_holders=targets.holders[sides.validation],
     )
+
+
+def _warn_of_one_class(parties: Sequence[str], holders: NDArray[np.int64], classes: NDArray[np.int64]) -> None:
+    """Say which of several label holders has labels of one class only, which is allowed; -1: an unknown class."""
+    for position, party in enumerate(parties if len(parties) > 1 else ()):
+        own = classes[(holders == position) & (classes >= 0)]
+        if len(own) and (own == own[0]).all():
+            warnings.warn(f"party {party!r} labels training rows of one class only", DataWarning, stacklevel=2)
 
 
 def _shared_positions(job: Job, ids: NDArray[np.str_], sides: DataSplit) -> DataSplit:

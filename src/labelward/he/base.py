@@ -458,6 +458,19 @@ class Engine(ABC):
     def public(self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False) -> PublicKey:
         """Open a public key that a peer sent; the same refusals as :meth:`generate`."""
 
+    def generate_for_sums(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
+        """Create a key under which nothing but sums is encrypted (:meth:`PublicKey.encrypt_sums`).
+
+        An engine may leave out what only rows need, as :meth:`public_for_sums` expects; by default nothing is.
+        """
+        return self.generate(bits, protection=protection, insecure=insecure)
+
+    def public_for_sums(
+        self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False
+    ) -> PublicKey:
+        """Open a peer's public key of :meth:`generate_for_sums`, and refuse any other; as :meth:`public`."""
+        return self.public(material, protection=protection, insecure=insecure)
+
     def deal_key(
         self, bits: int, parties: int, *, protection: SecureRandom, insecure: bool = False
     ) -> tuple[PublicMaterial, tuple[bytes, ...]]:

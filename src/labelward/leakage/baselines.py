@@ -29,13 +29,19 @@ def fit_boosted(own: AttackerData, aux: AuxiliaryKnowledge) -> LabelGuess:
 
 
 def predict_known(model: Any, own: AttackerData, aux: AuxiliaryKnowledge) -> LabelGuess:
-    """Return the guess of a scikit-learn classifier fitted to the known labels, with columns of unit variance."""
+    """Return the guess of a scikit-learn classifier fitted to the known labels, with columns of unit variance.
+
+    Where these are of one class, so is the guess.
+    """
+    from sklearn.dummy import DummyClassifier
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     columns = own.numbers()
     center, scale = columns.mean(axis=0), columns.std(axis=0)
     scale[scale == 0] = 1.0
     with threadpool_limits(1):
+        if (aux.known_labels == aux.known_labels[0]).all():
+            model = DummyClassifier()
         model.fit((columns[aux.known_rows] - center) / scale, aux.known_labels)
         scores = _probabilities(model, (columns - center) / scale, aux.classes)
         if own.outside is None:

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -80,43 +80,54 @@ def run_study(
             process was killed.
     """
     study = with_own_tables(study, tables or {})
-    selected = study.select_parts(parts)
-    requested = study.select_datasets(datasets, on_request=bool(parts))
-    if datasets:
-        _check_shown(study, selected, requested)
-    requested = tuple(each for each in requested if any(study.datasets_of(part, (each,)) for part in selected))
+    _selected(study, parts, datasets)  # what cannot be is refused before there is a folder
+    with _claim_folder(out, study):
+        planned = plan_study(study, out, parts=parts, datasets=datasets, seeds=seeds)
+        audits = {out / task.path: job for task, job in planned.jobs.items()}
+        failed = _run(audits, jobs, watch, study.attackers)
+        ended = {task: job for task, job in planned.jobs.items() if out / task.path not in failed}
+        searches = {task: job.tune for task, job in ended.items() if job.tune is not None}
+        store_hypervolumes({task: out / task.path for task in searches}, searches)
+        for task, job in ended.items():
+            ensure_attribute_inference(study, task, job, out / task.path)
+    return replace(planned, failed={str(path.relative_to(out)): reason for path, reason in failed.items()})
+
+
+def plan_study(
+    study: Study, out: Path, *, parts: Sequence[str] = (), datasets: Sequence[str] = (), seeds: int | None = None
+) -> StudyResult:
+    """Return what :func:`run_study` would run, with the same arguments and errors; nothing runs.
+
+    What an unfinished study has stored so far, :func:`~labelward.studies.results.study_figures` reads from it.
+    """
+    selected, requested = _selected(study, parts, datasets)
     own = {each.name for each in study.own}
     missing = {
         title: f"{_NO_COPY}; --table {name}=FILE reads yours" if name in own else _NO_COPY
         for name, title in study.unavailable.items()
         if not datasets or name in datasets
     }
-    with _claim_folder(out, study):
-        columns: dict[str, tuple[str, ...]] = {}
-        for dataset in requested:
-            try:
-                columns[dataset.name] = _columns(dataset)
-            except DataError as error:
-                missing[dataset.title] = str(error)
-        present = tuple(dataset for dataset in requested if dataset.name in columns)
-        count = study.seeds if seeds is None else seeds
-        planned = {task: _job(study, out, task, columns) for task in study.tasks(selected, present, count)}
-        audits = {out / task.path: job for task, job in planned.items()}
-        failed = _run(audits, jobs, watch, study.attackers)
-        ended = {task: job for task, job in planned.items() if out / task.path not in failed}
-        searches = {task: job.tune for task, job in ended.items() if job.tune is not None}
-        store_hypervolumes({task: out / task.path for task in searches}, searches)
-        for task, job in ended.items():
-            ensure_attribute_inference(study, task, job, out / task.path)
-    return StudyResult(
-        study=study,
-        parts=selected,
-        datasets=present,
-        seeds=count,
-        jobs=planned,
-        missing=missing,
-        failed={str(path.relative_to(out)): reason for path, reason in failed.items()},
-    )
+    columns: dict[str, tuple[str, ...]] = {}
+    for dataset in requested:
+        try:
+            columns[dataset.name] = _columns(dataset)
+        except DataError as error:
+            missing[dataset.title] = str(error)
+    present = tuple(dataset for dataset in requested if dataset.name in columns)
+    count = study.seeds if seeds is None else seeds
+    jobs = {task: _job(study, out, task, columns) for task in study.tasks(selected, present, count)}
+    return StudyResult(study=study, parts=selected, datasets=present, seeds=count, jobs=jobs, missing=missing)
+
+
+def _selected(
+    study: Study, parts: Sequence[str], datasets: Sequence[str]
+) -> tuple[tuple[StudyPart, ...], tuple[StudyDataset, ...]]:
+    """Return the parts of these names, and the datasets that they show, where any are named of these."""
+    selected = study.select_parts(parts)
+    requested = study.select_datasets(datasets, on_request=bool(parts))
+    if datasets:
+        _check_shown(study, selected, requested)
+    return selected, tuple(each for each in requested if any(study.datasets_of(part, (each,)) for part in selected))
 
 
 def _check_shown(study: Study, parts: Sequence[StudyPart], datasets: Sequence[StudyDataset]) -> None:

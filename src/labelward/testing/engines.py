@@ -133,6 +133,17 @@ class EngineContract:
             assert len({blocks[0].data, blocks[1].data, sealed.data}) == 3
         np.testing.assert_array_equal(private.decrypt(sealed), sums)
 
+    def test_a_key_for_sums_alone_is_enough_for_them(self, engine: Engine) -> None:
+        """One party encrypts, another adds up and a third decrypts, whose key is no larger than that of rows."""
+        private = engine.generate_for_sums(self.bits, protection=SecureRandom(), insecure=self.insecure)
+        material = private.public.material()
+        public = engine.public_for_sums(material, protection=SecureRandom(), insecure=self.insecure)
+        assert len(material.data) <= engine.key_bytes(self.bits)
+        layout, sums = Layout((1 << 20, 5), 1000, 2), np.array([[[1 << 29, -5], [-(1 << 29), 5000], [0, 7]]])
+        mine, theirs = (_travel(public.encrypt_sums(part, layout)) for part in (sums // 2, sums - sums // 2))
+        total = _travel((public.sums(mine) + public.sums(theirs)).rerandomize())
+        np.testing.assert_array_equal(private.decrypt(total), sums)
+
     def test_own_sums_beyond_the_layout_or_of_another_shape(self, public: PublicKey) -> None:
         """Refused before anything is encrypted; sums of two shapes or kinds are not added."""
         layout = Layout((3,), 10, 1)

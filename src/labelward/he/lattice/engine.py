@@ -89,15 +89,31 @@ class LatticeEngine(Engine):
 
     def generate(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
         """Make a key of ring degree ``bits``: 4096, or 512 if ``insecure``."""
+        return self._generated(bits, protection, insecure, rows=True)
+
+    def generate_for_sums(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
+        """Make a key of one public element, 0.1 MB, which serves own sums alone."""
+        return self._generated(bits, protection, insecure, rows=False)
+
+    def _generated(self, bits: int, protection: SecureRandom, insecure: bool, *, rows: bool) -> PrivateKey:
         self._check_degree(bits, insecure)
-        secrets, elements = draw_keys(bits, self.parameters.secrets, protection)
+        secrets, elements = draw_keys(bits, self.parameters.secrets, protection, rows=rows)
         return LatticePrivateKey(secrets, elements, protection, self._resources)
 
     def public(self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False) -> PublicKey:
         """Open a peer's public elements."""
+        return self._opened(material, protection, insecure, rows=True)
+
+    def public_for_sums(
+        self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False
+    ) -> PublicKey:
+        """Open a peer's public element that serves own sums alone."""
+        return self._opened(material, protection, insecure, rows=False)
+
+    def _opened(self, material: PublicMaterial, protection: SecureRandom, insecure: bool, *, rows: bool) -> PublicKey:
         check_material(material, NAME)
         self._check_degree(material.bits, insecure)
-        elements = open_keys(material.bits, self.parameters.secrets, material.data)
+        elements = open_keys(material.bits, self.parameters.secrets, material.data, rows=rows)
         return LatticePublicKey(elements, protection, self._resources)
 
     def security_level(self, bits: int) -> int:

@@ -7,11 +7,14 @@ With secrets s_k and z_k (k < S), all independent and uniform in -1, 0, 1:
   nothing under the s_k, so no assumption on circular encryption is made.
 
 p1 and w are uniform and follow from a seed. They travel as in ``words.py``: p0 as coefficients, v as values.
+
+A key that serves own sums alone (:mod:`.own_sums`) is one secret, one public element and no packing key.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +26,8 @@ from labelward.he.lattice.ring import PRIMES, Int64s, Reals, Ring, ring
 from labelward.he.lattice.words import pack, packed_size, unpack
 from labelward.rng import SecureRandom
 
-FORMAT = 1
+#: Formats of a key that serves rows, and of one that serves own sums alone.
+FORMAT, SUMS_FORMAT = 1, 2
 #: Masks of one u.
 MASKS = 4
 
@@ -37,7 +41,7 @@ class PublicElements:
         masks: the p1 [M, 2, n], as values.
         bodies: the p0 [M, S, 2, n], as values.
         rotated: the p0, for their products' constant coefficients (:func:`~labelward.he.lattice.loops.rotate`).
-        packing: [r, 1 + S, 2, n]: w and v, as values.
+        packing: [r, 1 + S, 2, n]: w and v, as values; none of a key that serves own sums alone.
         data: all of it, as it travels.
     """
 
@@ -53,6 +57,11 @@ class PublicElements:
         """S."""
         return int(self.bodies.shape[1])
 
+    def require_rows(self) -> None:
+        """Refuse rows under a key that serves own sums alone; :class:`EncryptionError`."""
+        if not len(self.packing):
+            raise EncryptionError("this key serves sums that a party computed itself, not rows", code="unsupported")
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Secrets:
@@ -67,45 +76,68 @@ class Secrets:
     packing: Reals
 
 
+class _Numbers(NamedTuple):
+    """How many elements a public key has: secrets, masks and packing keys."""
+
+    secrets: int
+    masks: int
+    packed: int
+
+    @classmethod
+    def of(cls, secrets: int, *, rows: bool) -> _Numbers:
+        return cls(secrets, MASKS, PACKED) if rows else cls(1, 1, 0)
+
+    def size(self, n: int) -> int:
+        """Return the bytes of a public key."""
+        return 1 + SEED_BYTES + sum(packed_size(each * self.secrets * 2 * n) for each in (self.masks, self.packed))
+
+
 def material_size(n: int, secrets: int) -> int:
-    """Return the bytes of a public key."""
-    return 1 + SEED_BYTES + packed_size(MASKS * secrets * 2 * n) + packed_size(PACKED * secrets * 2 * n)
+    """Return the bytes of a public key that serves rows."""
+    return _Numbers.of(secrets, rows=True).size(n)
 
 
-def draw_keys(n: int, secrets: int, protection: SecureRandom) -> tuple[Secrets, PublicElements]:
-    """Draw secrets and public elements."""
+def draw_keys(n: int, secrets: int, protection: SecureRandom, *, rows: bool = True) -> tuple[Secrets, PublicElements]:
+    """Draw secrets and public elements; ``rows``: whether the key serves more than own sums, which take one secret."""
+    number, form = _Numbers.of(secrets, rows=rows), FORMAT if rows else SUMS_FORMAT
+    secrets = number.secrets
     made, stream, seed = ring(n), Stream.secret(protection), protection.bytes(SEED_BYTES)
     s, z = stream.ternary(secrets, n)[0], stream.ternary(secrets, n)[0]
     s_values, z_values = (transformed(made, each) for each in (s, z))
-    p1, w = _public_uniform(seed, n)
-    errors = stream.errors((MASKS, secrets, n))
+    p1, w = _public_uniform(seed, n, number)
+    errors = stream.errors((number.masks, secrets, n))
     p0 = _to_coefficients(made, _products(made, p1[:, None], s_values[None])) + errors[:, :, None]
-    v = _products(made, w[:, None], z_values[None]) + transformed(made, stream.errors((PACKED, secrets, n)))
-    v += _chunk_values(made, s)
-    data = bytes([FORMAT]) + seed + pack(unsigned(p0)) + pack(unsigned(v))
-    return Secrets(rows=s_values, packing=np.ascontiguousarray(z_values[:, 0])), open_keys(n, secrets, data)
+    data = bytes([form]) + seed + pack(unsigned(p0))
+    if rows:
+        v = _products(made, w[:, None], z_values[None]) + transformed(made, stream.errors((PACKED, secrets, n)))
+        v += _chunk_values(made, s)
+        data += pack(unsigned(v))
+    opened = open_keys(n, secrets, data, rows=rows)
+    return Secrets(rows=s_values, packing=np.ascontiguousarray(z_values[:, 0])), opened
 
 
-def open_keys(n: int, secrets: int, data: bytes) -> PublicElements:
-    """Return the public elements that a peer sent.
+def open_keys(n: int, secrets: int, data: bytes, *, rows: bool = True) -> PublicElements:
+    """Return the public elements that a peer sent; ``rows``: as in :func:`draw_keys`.
 
     Raises:
         EncryptionError: another format, a wrong length, or a residue that is not below its prime.
     """
-    if len(data) != material_size(n, secrets):
+    number, form = _Numbers.of(secrets, rows=rows), FORMAT if rows else SUMS_FORMAT
+    secrets, size = number.secrets, number.size(n)
+    if len(data) != size:
         raise EncryptionError(
-            f"a public key of degree {n} with {secrets} secrets has {material_size(n, secrets)} bytes, not {len(data)}",
+            f"a public key of degree {n} with {secrets} secrets has {size} bytes, not {len(data)}",
             code="key",
             value=len(data),
         )
-    if data[0] != FORMAT:
-        raise EncryptionError(f"a public key of format {data[0]}, not {FORMAT}", code="format-version", value=data[0])
+    if data[0] != form:
+        raise EncryptionError(f"a public key of format {data[0]}, not {form}", code="format-version", value=data[0])
     made, view, start = ring(n), memoryview(data), 1 + SEED_BYTES
-    end = start + packed_size(MASKS * secrets * 2 * n)
-    p0 = balanced_residues(unpack(view[start:end], (MASKS, secrets, n, 2), key=True))
-    v = balanced_residues(unpack(view[end:], (PACKED, secrets, n, 2), key=True))
-    p1, w = _public_uniform(data[1:start], n)
-    rotated = np.empty((MASKS, secrets, 2, n), dtype=np.int64)
+    end = start + packed_size(number.masks * secrets * 2 * n)
+    p0 = balanced_residues(unpack(view[start:end], (number.masks, secrets, n, 2), key=True))
+    v = balanced_residues(unpack(view[end:], (number.packed, secrets, n, 2), key=True))
+    p1, w = _public_uniform(data[1:start], n, number)
+    rotated = np.empty((number.masks, secrets, 2, n), dtype=np.int64)
     loops.rotate(p0, rotated)
     loops.to_values(made, p0)
     packing = np.ascontiguousarray(np.concatenate([w[:, None], v], axis=1))
@@ -130,9 +162,10 @@ def balanced_residues(x: Int64s) -> Reals:
     return np.ascontiguousarray(np.moveaxis(np.where(x > q // 2, x - q, x), -1, -2).astype(np.float64))
 
 
-def _public_uniform(seed: bytes, n: int) -> tuple[Reals, Reals]:
+def _public_uniform(seed: bytes, n: int, number: _Numbers) -> tuple[Reals, Reals]:
     """Return p1 [M, 2, n] and w [r, 2, n]."""
-    return Stream.public(seed, b"masks").uniform(MASKS, n), Stream.public(seed, b"packing").uniform(PACKED, n)
+    p1 = Stream.public(seed, b"masks").uniform(number.masks, n)
+    return p1, Stream.public(seed, b"packing").uniform(number.packed, n)
 
 
 def _products(made: Ring, x: Reals, w: Reals) -> Reals:

@@ -83,6 +83,7 @@ class LatticePublicKey(PublicKey):
 
     def allocate_rows(self, layout: Layout, n: int) -> EncryptedRows:
         """Return rows to come."""
+        self.elements.require_rows()
         check_capacity(n, layout)
         return LatticeRows(self, layout, n)
 
@@ -112,6 +113,7 @@ class LatticePublicKey(PublicKey):
 
         That is for each block the a·s_k [K, 2, n] as values, and how the polynomials a travel.
         """
+        self.elements.require_rows()
         checked, digits = check_values(values, layout), digits_of(layout, self.bits)
         rows, n, stream = len(checked), self.bits, Stream.secret(self.protection)
         split = digits.split(checked)
@@ -142,8 +144,11 @@ class LatticePublicKey(PublicKey):
             reason = f"{block.count} ciphertexts where {entries} entries need {entries * digits.total}"
             raise EncryptionError(reason, code="ciphertext", value=block.count)
         if block.kind == "rows":
+            self.elements.require_rows()
             return 0
         form = read_head(block.data, _SUM_FORMS)
+        if form == PACKED_SUMS:
+            self.elements.require_rows()
         own = own_sums.own_digits(block.layout, n)
         size = (
             sum_bytes(entries, n, self.elements.secrets, digits)

@@ -60,7 +60,9 @@ class SecureSums:
         self._private: PrivateKey | None = None
         if engine is not None:
             with ctx.phase("key"):
-                self._private = engine.generate(agreed.bits, protection=ctx.protection, insecure=agreed.insecure)
+                self._private = engine.generate_for_sums(
+                    agreed.bits, protection=ctx.protection, insecure=agreed.insecure
+                )
         exchange = X25519PrivateKey.from_private_bytes(ctx.protection.bytes(32))
         material = None if self._private is None else self._private.public.material()
         coordinates = ctx.party == ctx.topology.coordinator
@@ -77,7 +79,9 @@ class SecureSums:
                 raise PeerError(peer, "sent another kind of key", message="PartyKeys", code="peer-message")
             if engine is not None and each.sums is not None:
                 with ctx.blaming(peer, "PartyKeys", ()):
-                    self._publics[peer] = engine.public(each.sums, protection=ctx.protection, insecure=agreed.insecure)
+                    self._publics[peer] = engine.public_for_sums(
+                        each.sums, protection=ctx.protection, insecure=agreed.insecure
+                    )
         if self._private is not None:
             self._publics[ctx.party] = self._private.public
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -63,8 +64,17 @@ _SHARED = (SplitOffers, SumMasks, MaskedStatistics, PartialDecryptions, MaskedSh
 """What the parties with data may send each other."""
 
 
+class _Begun(msgspec.Struct, frozen=True):
+    """What a party stores of a training: that it has begun, and with which columns and labels."""
+
+
 class PivotFamily(ModelFamily[PivotShare]):
-    """Pivot, basic protocol for classification trees; the label holder coordinates."""
+    """Pivot, basic protocol for classification trees; the label holder coordinates.
+
+    An interrupted training begins anew, with another key and other seeds: no share, mask or product serves twice, and
+    no part of a key is ever stored. What was opened is opened again, since the tree is a function of the tables; a
+    party whose columns or labels have changed meanwhile refuses to go on.
+    """
 
     roles: ClassVar[Mapping[str, Role]] = {
         ACTIVE: Role(
@@ -146,6 +156,7 @@ class PivotFamily(ModelFamily[PivotShare]):
         params, data, labels = self.params, inputs.data, inputs.labels
         offer, parties = KeyTerms(engine, agreed.bits, agreed.insecure), tuple(ctx.topology.assigned)
         self._check_dealer(ctx.party, data.columns)
+        ctx.save(0, _Begun(), peers=dict.fromkeys(ctx.peers, 0))
         if ctx.role == DEALER:
             sharing = tuple(party for party in parties if party != ctx.party)
             model = deal(ctx, sharing, offer)
