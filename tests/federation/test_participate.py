@@ -378,6 +378,18 @@ def test_ids_that_differ_are_counted(company: Path) -> None:
     assert raised["bank"].value["only"] == {"bank": 1, "shop": 1}
 
 
+def test_a_greeting_that_another_party_refused_binds_no_table(company: Path) -> None:
+    """telco has begun when shop is refused; its table, and not shop's, is mended."""
+    change = lambda path: path.write_text(path.read_text().replace("c007", "d007"))  # noqa: E731
+    change(company / "shop.csv")
+    trained(company, Meeting())
+    assert [path.name for path in (company / "run-telco" / "telco" / "checkpoint").iterdir()] == ["000000.lwc"]
+    for party in ("bank", "telco"):
+        change(company / f"{party}.csv")
+    records = trained(company, Meeting())
+    assert {party: record.stage for party, record in records.items()} == dict.fromkeys(PARTIES, "closed")
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "code", "field", "value", "about"),
     [
