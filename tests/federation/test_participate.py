@@ -251,6 +251,21 @@ def test_each_party_has_its_own_memory_and_only_the_active_one_encrypts_ahead(
     assert not [each for each in threading.enumerate() if each.name.startswith("labelward-prepare")]
 
 
+def test_a_passive_party_hears_how_far_the_training_is(company: Path) -> None:
+    """From the job, and from what it is asked for: nothing is sent for it."""
+    told: dict[str, list[tuple[str, int, int]]] = {party: [] for party in PARTIES}
+    meeting = Meeting()
+
+    def run(party: str, job: Job, out: Path) -> PartyRecord:
+        variant = "none" if party == "bank" else None
+        heard = lambda *each: told[party].append(each)  # noqa: E731
+        return train_as_party(job, party, out, seed=1, join=meeting.join, variant=variant, log=silent, progress=heard)
+
+    together(company, meeting, run)
+    for party in ("telco", "shop"):
+        assert [each for each in told[party] if each[0] == "trees"] == [("trees", done, 3) for done in (0, 1, 2, 3, 3)]
+
+
 def test_a_finished_run_is_not_run_again(company: Path) -> None:
     records = trained(company, Meeting())
     told: list[str] = []

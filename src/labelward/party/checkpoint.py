@@ -83,8 +83,8 @@ class _Known:
 class Checkpoints:
     """The checkpoints of one party in one run.
 
-    Number 0 is the state before training. Of the others, the newest ``keep`` are retained. A number 0 without a state, as
-    a passive party has it that drew nothing, binds nobody: where it is of another run, such as one with rows that
+    Number 0 is the state before training. Of the others, the newest ``keep`` are retained. A number 0 without a state,
+    as a passive party that drew nothing has it, binds nobody: where it is of another run, such as one with rows that
     another party refused, it is passed over, and replaced when a training begins.
 
     Args:
