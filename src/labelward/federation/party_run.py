@@ -33,7 +33,7 @@ from labelward.party.transcript import Transcript, ids_digest
 from labelward.policy.chain import PolicyChain
 from labelward.protocols.family import RoleResult
 from labelward.rng import PrivateSeed, SecureRandom
-from labelward.runs.party_record import PartyRecord, PeerRecord, write_party_record
+from labelward.runs.party_record import LeakageFigures, PartyRecord, PeerRecord, write_party_record
 from labelward.runs.provenance import library_versions
 from labelward.runs.secure_files import private_folder
 from labelward.transport.base import Transport
@@ -85,12 +85,14 @@ class AttemptResult:
 
     Attributes:
         utility: metrics on the test rows; empty at a passive party.
+        leakage: to passive parties, as the active one measured it; empty at a passive party.
         dates: the party's columns with dates or times.
     """
 
     ended: RoleResult[Any]
     dates: tuple[str, ...]
     utility: dict[str, float] = field(default_factory=dict)
+    leakage: dict[str, LeakageFigures] = field(default_factory=dict)
 
 
 def require_party(job: Job, party: str) -> None:
@@ -291,6 +293,7 @@ class PartyRun:
             model=ended.share.model,
             dates=outcome.dates,
             utility={name: value if math.isfinite(value) else None for name, value in outcome.utility.items()},
+            leakage=outcome.leakage or record.leakage,
             cost=cost_of(time.perf_counter() - start, [ctx.meter], [ended.counts]),
         )
 
