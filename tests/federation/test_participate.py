@@ -106,6 +106,10 @@ class _Here:
     def fail(self, reason: str) -> None:
         self.meeting.failed[self.party] = reason
 
+    def announce(self, reason: str, patience: float) -> tuple[str, ...]:
+        self.meeting.failed[self.party] = reason
+        return ()
+
     def uninformed(self) -> tuple[str, ...]:
         return ()
 

@@ -12,11 +12,11 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from labelward.errors import DataError, DependencyError, JobError, LabelwardError, OutputError, PolicyError
+from labelward.errors import LabelwardError
 from labelward.federation.connect import connect
-from labelward.federation.party_run import Connection, Join, Log
+from labelward.federation.party_run import PATIENCE, Connection, Join, Log, public_reason
 from labelward.job import Job, network_job
 from labelward.runs.secure_files import LOCK_FILE, directory_lock
 
@@ -24,20 +24,6 @@ __all__ = ["EarlyNotice", "Purpose"]
 
 Purpose = Literal["train", "predict", "explain", "export"]
 """Of a run, as :data:`~labelward.federation.party_run.Join` has it."""
-
-CONSENT: Final = "[network] consent"
-"""Where a party says what it agrees to after a training."""
-
-_PATIENCE: Final = 5.0
-"""Seconds to wait for partners; one that waits itself tries to connect every two seconds at least."""
-
-_SIDES: dict[type[LabelwardError], str] = {
-    JobError: "its job file",
-    DataError: "its table",
-    OutputError: "its folder",
-    DependencyError: "its installation",
-}
-"""What may be to blame, as partners may know it; anything else, such as a defense, is "its settings"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,22 +76,12 @@ class EarlyNotice:
     def _tell(self, job: Job, place: Path, error: Exception) -> None:
         network, _ = connect(job, self.party, self.purpose, _silent, folder=place)
         try:
-            self.log("telling", {"seconds": _PATIENCE})
-            told = network.announce(_public(error), _PATIENCE)
+            self.log("telling", {"seconds": PATIENCE})
+            told = network.announce(public_reason(error), PATIENCE)
         finally:
             network.close()
         if told:
             self.log("told", {"peers": list(told)})
-
-
-def _public(error: Exception) -> str:
-    """Return what partners may know of an error: the side and the code."""
-    if not isinstance(error, LabelwardError):
-        return f"it cannot begin ({type(error).__name__})"
-    if isinstance(error, PolicyError) and error.field == CONSENT:
-        return f"it does not consent to {error.value!r} ({CONSENT}, code {error.code!r})"
-    side = next((side for kind, side in _SIDES.items() if isinstance(error, kind)), "its settings")
-    return f"it cannot begin because of {side} (code {error.code!r}); it knows more"
 
 
 def _silent(event: str, details: Mapping[str, Any]) -> None:

@@ -18,11 +18,10 @@ import numpy as np
 
 from labelward.errors import DataError, JobError, PolicyError
 from labelward.federation.components import make_policies, model_family, with_defaults
-from labelward.federation.early_notice import CONSENT
 from labelward.federation.explain import BACKGROUND, write_explanation
 from labelward.federation.model import PURPOSE, InferenceSession, Warn, evenly_spaced, ignore_warning, load_rows
 from labelward.federation.party_prediction import finished_share
-from labelward.federation.party_run import Join, Log, require_party, run_until_complete
+from labelward.federation.party_run import CONSENT, Join, Log, require_party, run_until_complete
 from labelward.federation.party_training import party_variant
 from labelward.job import Job, Variant
 from labelward.party.context import Context
