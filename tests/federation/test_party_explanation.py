@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from test_participate import PARTIES, Meeting, company, silent, together, trained
+from typer.testing import CliRunner
 
+from labelward.cli.app import app
 from labelward.errors import DataError, HandshakeError, JobError, PeerError, PolicyError
 from labelward.federation.explain import explain_stored_model
 from labelward.federation.model import FederatedModel
@@ -85,6 +87,16 @@ def test_each_party_has_the_importance_of_its_own_columns(finished: Path) -> Non
         else:  # a gain follows from labels
             assert {each.feature.party for each in found} == {party}
             assert all(math.isnan(each.total_gain) for each in found)
+
+
+def test_the_command_reads_the_folder_of_one_party(finished: Path) -> None:
+    run = CliRunner().invoke(app, ["explain", "importance", str(finished / "run-telco"), "--json"])
+    found = json.loads(run.stdout)["importance"]
+    assert {each["party"] for each in found} == {"telco"}
+    assert {each["name"] for each in found} <= {"telco0", "telco1"}
+    assert all(each["gain"] is each["total_gain"] is None and each["splits"] > 0 for each in found)
+    refused_run = CliRunner().invoke(app, ["explain", "importance", str(finished / "run-telco"), "--names", "bank"])
+    assert refused_run.exit_code == 2
 
 
 def test_explanations_are_those_of_a_rehearsal(finished: Path) -> None:
