@@ -87,8 +87,8 @@ def test_rows_from_one_table_or_from_each_party(call: Call, run: Path, table: Pa
 
 def test_an_exported_model_needs_every_consent(call: Call, run: Path, tmp_path: Path) -> None:
     out = tmp_path / "model.json"
-    refused(call("export", run, "--out", out), "no consent of 'telco'")
-    refused(call("export", run, "--out", out, "--names", "telco"), "no consent of 'telco'")
+    refused(call("export", run, "--out", out), "'telco' is missing")
+    refused(call("export", run, "--out", out, "--names", "telco"), "'telco' is missing")
     assert [*tmp_path.iterdir()] == []
     assert call("export", run, "--out", out, "--consent", "telco").stdout == f"wrote {out}\n"
     assert json.loads(out.read_text())["learner"]["feature_names"] == ["a0", "a1", "telco.f0", "telco.f1", "telco.f2"]

@@ -84,7 +84,7 @@ class Meeting:
             self.changed.notify_all()
 
     def join(self, job: Job, party: str, purpose: str, log: Any) -> tuple[Any, str]:
-        assert purpose in ("train", "predict")
+        assert purpose in ("train", "predict", "explain", "export")
         return _Here(self, party), f"certificate of {party}"
 
 
@@ -105,6 +105,10 @@ class _Here:
 
     def fail(self, reason: str) -> None:
         self.meeting.failed[self.party] = reason
+
+    def announce(self, reason: str, patience: float) -> tuple[str, ...]:
+        self.meeting.failed[self.party] = reason
+        return ()
 
     def uninformed(self) -> tuple[str, ...]:
         return ()
@@ -251,6 +255,21 @@ def test_each_party_has_its_own_memory_and_only_the_active_one_encrypts_ahead(
     assert not [each for each in threading.enumerate() if each.name.startswith("labelward-prepare")]
 
 
+def test_a_passive_party_hears_how_far_the_training_is(company: Path) -> None:
+    """From the job, and from what it is asked for: nothing is sent for it."""
+    told: dict[str, list[tuple[str, int, int]]] = {party: [] for party in PARTIES}
+    meeting = Meeting()
+
+    def run(party: str, job: Job, out: Path) -> PartyRecord:
+        variant = "none" if party == "bank" else None
+        heard = lambda *each: told[party].append(each)  # noqa: E731
+        return train_as_party(job, party, out, seed=1, join=meeting.join, variant=variant, log=silent, progress=heard)
+
+    together(company, meeting, run)
+    for party in ("telco", "shop"):
+        assert [each for each in told[party] if each[0] == "trees"] == [("trees", done, 3) for done in (0, 1, 2, 3, 3)]
+
+
 def test_a_finished_run_is_not_run_again(company: Path) -> None:
     records = trained(company, Meeting())
     told: list[str] = []
@@ -376,6 +395,18 @@ def test_ids_that_differ_are_counted(company: Path) -> None:
     raised = trained(company, Meeting())
     assert isinstance(raised["bank"], HandshakeError)
     assert raised["bank"].value["only"] == {"bank": 1, "shop": 1}
+
+
+def test_a_greeting_that_another_party_refused_binds_no_table(company: Path) -> None:
+    """telco has begun when shop is refused; its table, and not shop's, is mended."""
+    change = lambda path: path.write_text(path.read_text().replace("c007", "d007"))  # noqa: E731
+    change(company / "shop.csv")
+    trained(company, Meeting())
+    assert [path.name for path in (company / "run-telco" / "telco" / "checkpoint").iterdir()] == ["000000.lwc"]
+    for party in ("bank", "telco"):
+        change(company / f"{party}.csv")
+    records = trained(company, Meeting())
+    assert {party: record.stage for party, record in records.items()} == dict.fromkeys(PARTIES, "closed")
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,42 @@ def test_a_slip_before_the_start(tmp_path: Path, slip: str, party: str) -> None:
         assert "Traceback" not in made.told()
 
 
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        ("model", 'gamma = "0.1'),
+        pytest.param("network", 'consent = ["everything"]', marks=pytest.mark.slow),
+        pytest.param("parties.telco", "columns = [", marks=pytest.mark.slow),
+    ],
+)
+def test_a_line_that_cannot_be_read(tmp_path: Path, section: str, line: str) -> None:
+    with companies(tmp_path / "run", TWO) as made:
+        with_key(section, line)(made, "telco")
+        made.start("bank")
+        made.wait_for("bank", "waiting")
+        began = time.monotonic()
+        made.start("telco")
+        said = made.ended(telco=2, bank=3)
+        assert time.monotonic() - began < SOON
+        assert "its job file" in said["bank"]
+
+
+def test_other_ids_after_progress(tmp_path: Path) -> None:
+    """What the checkpoints of a party show, before it has greeted anybody."""
+    many = Case(model="trees = 300\ndepth = 3", parties=("bank", "telco"), rows=60)
+    with companies(tmp_path / "run", many) as made:
+        made.start("bank")
+        telco = made.start("telco")
+        made.wait_for("telco", "trees", count=3)
+        telco.kill()
+        made.edit("telco.csv", "c00017", "x00017")
+        began = time.monotonic()
+        made.start("telco")
+        said = made.ended(telco=2, bank=3)
+        assert time.monotonic() - began < SOON
+        assert "'telco'" in said["bank"]
+
+
 def test_a_slip_of_one_of_three_is_heard_by_both(tmp_path: Path) -> None:
     with companies(tmp_path / "run", Case(rows=60)) as made:
         made.edit("shop.csv", "c00017", "c00018")
@@ -140,16 +176,16 @@ def test_another_run_ends_both(tmp_path: Path) -> None:
             assert "bank (active), shop, telco" in said[party]
 
 
-def test_agreed_is_said_only_when_it_is_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mended", ["telco", pytest.param("bank", marks=pytest.mark.slow)])
+def test_agreed_is_said_only_when_it_is_so(tmp_path: Path, mended: str) -> None:
     with companies(tmp_path / "run", TWO) as made:
-        made.edit("telco.csv", "c00017", "x00017")
+        made.edit(f"{mended}.csv", "c00017", "x00017")
         made.start_all()
         made.ended(bank=2, telco=2)
         for party in ("bank", "telco"):
             assert not [each for each in made.events(party) if each["event"] == "agreed"]
-        made.edit("telco.csv", "x00017", "c00017")
-        made.start("bank")
-        made.start("telco", "--force")
+        made.edit(f"{mended}.csv", "x00017", "c00017")
+        made.start_all()  # what was refused has left nothing that binds: no --force
         made.ended(bank=0, telco=0)
         for party in ("bank", "telco"):
             (agreed,) = [each for each in made.events(party) if each["event"] == "agreed"]

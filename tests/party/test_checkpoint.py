@@ -97,6 +97,21 @@ def test_only_the_owner_may_read(tmp_path: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 
 
+class Start(msgspec.Struct):
+    """A beginning without a state."""
+
+
+def test_a_beginning_without_a_state_binds_no_other_run(tmp_path: Path) -> None:
+    Checkpoints(tmp_path, run={"rows": "a"}).save(0, Start())
+    assert Checkpoints(tmp_path, run={"rows": "b"}).numbers() == ()
+    assert Checkpoints(tmp_path, run={"rows": "a"}).numbers() == (0,)  # passed over, not removed
+    for number, blocks in ((0, {"drawn": b"noise"}), (1, {})):
+        folder = tmp_path / str(number)
+        Checkpoints(folder, run={"rows": "a"}).save(number, Start(), blocks=blocks)
+        with refused(InputError, "other-run", value={"rows": ("a", "b")}):
+            Checkpoints(folder, run={"rows": "b"})
+
+
 # -- the last one that all have ----------------------------------------------------------------------------------------
 
 

@@ -41,7 +41,7 @@ from labelward.party.exchange import Exchange
 from labelward.party.handshake import Agreement, Proposal, RowMasks
 from labelward.party.in_process import run_parties
 from labelward.party.roles import Topology
-from labelward.party.row_ids import digest_ids
+from labelward.party.row_ids import bound, digest_ids
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
 from labelward.rng import SecureRandom
@@ -539,7 +539,7 @@ def test_a_passive_party_refuses_a_beginning_that_costs_its_progress(tmp_path: P
     def begin(ctx: Context) -> None:
         ctx.recv("left", Hello, (0,))
         ctx.send("left", hello("active"), (0,))
-        ids = digest_ids(b"", offer().ids, "active")
+        ids = bound(b"", digest_ids(b"", offer().ids), "active")
         ctx.send("left", RowSplit(none, none, resume, b"x" * 32 if resume else b"", ids), (0,))
         ctx.recv("left", RowIdDigests, (0,))
 
@@ -610,7 +610,12 @@ def test_sides_that_cannot_be() -> None:
     wrong: list[tuple[RowSplit, Code, int | None, str]] = [
         (RowSplit(some, some, 0), "peer-message", None, "validation and a test"),
         (RowSplit(none, many, 0), "malformed", 4, "mask"),
-        (RowSplit(none, some, 7, ids=digest_ids(b"", offer().ids, "active")), "peer-message", 7, "checkpoint"),
+        (
+            RowSplit(none, some, 7, ids=bound(b"", digest_ids(b"", offer().ids), "active")),
+            "peer-message",
+            7,
+            "checkpoint",
+        ),
     ]
     for begin, code, value, about in wrong:
 

@@ -107,8 +107,23 @@ def test_a_complete_transcript_goes_on_only_if_told(tmp_path: Path) -> None:
     assert View.load(tmp_path).attempts == 2
 
 
+def test_greetings_with_another_table_bind_nobody(tmp_path: Path) -> None:
+    """As where the rows were refused, and the table was mended; not where a checkpoint expects more."""
+    first = going_on(tmp_path)
+    first.append("received", "left", "Hello", (0,), b"")
+    first.close(complete=False)
+    mended = msgspec.structs.replace(HEADER, rows=(4, 1), ids="x")
+    with refused(OutputError, "other-run", value=("rows", "ids")):
+        Transcript(mended, tmp_path, resume=True, expected=(9, b""))
+    going_on(tmp_path, mended).close(complete=False)
+    view = View.load(tmp_path)
+    assert (view.header, view.attempts) == (mended, 1)
+
+
 def test_a_transcript_of_another_run_is_refused(tmp_path: Path) -> None:
-    going_on(tmp_path).close(complete=False)
+    first = going_on(tmp_path)
+    say(first, 0)
+    first.close(complete=False)
     newer = msgspec.structs.replace(HEADER, version="newer")
     going_on(tmp_path, newer).close(complete=False)
     for changes, named in (

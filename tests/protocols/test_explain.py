@@ -22,6 +22,7 @@ from labelward.messages.tree import PredictRequest
 from labelward.party.context import Context
 from labelward.protocols.secureboost import predict
 from labelward.protocols.secureboost.explain import (
+    WHOLE,
     Explanation,
     Feature,
     columns_active,
@@ -35,29 +36,41 @@ from refusals import refused
 
 
 def explained(
-    model: Model, table: dict[str, Floats], rows: int, background: int, names: bool = False
+    model: Model, table: dict[str, Floats], rows: int, background: int, names: bool = False, whole: str = ""
 ) -> tuple[Explanation, Any]:
     def lead(ctx: Context) -> Explanation:
         own = {ctx.party: (model.active.own, table[ctx.party])}
         return explain(ctx, model.active, columns_active(ctx, model.active), own, rows, background)
 
     def follow(ctx: Context) -> None:
-        columns_passive(ctx, model.shares[ctx.party], names=names)
+        columns_passive(ctx, model.shares[ctx.party], names=names, grouped=ctx.party != whole)
         predict_passive(ctx, model.shares[ctx.party], table[ctx.party])
 
     out, views = converse(model, lead, follow)
     return out[model.parties[0]], views
 
 
-def by_definition(model: Model, table: dict[str, Floats], row: int, others: range) -> dict[str, Floats]:
-    """Sum over all coalitions of all columns of all parties, by prediction; by column name."""
-    players = [(party, c) for party, share in model.shares.items() for c in range(len(share.columns))]
+def by_definition(
+    model: Model, table: dict[str, Floats], row: int, others: range, whole: str = ""
+) -> dict[str, Floats]:
+    """Sum over all coalitions of all columns of all parties, by prediction; by column name.
+
+    Args:
+        whole: a party whose columns enter a coalition together, as its first one.
+    """
+    players = [
+        (party, c)
+        for party, share in model.shares.items()
+        for c in range(len(share.columns))
+        if party != whole or not c
+    ]
     mixed = {party: [] for party in model.parties}
     coalitions = [set(s) for size in range(len(players) + 1) for s in combinations(players, size)]
     for coalition in coalitions:
         for other in others:
             for party, x in table.items():
-                take = [row if (party, c) in coalition else other for c in range(x.shape[1])]
+                here = [(party, 0 if party == whole else c) in coalition for c in range(x.shape[1])]
+                take = [row if known else other for known in here]
                 mixed[party].append(x[take, range(x.shape[1])])
     margins = model.margins({party: np.array(x) for party, x in mixed.items()})
     value = margins.reshape(len(coalitions), len(others), -1).mean(axis=1)
@@ -97,6 +110,23 @@ def test_shap_values_are_shapley_values_of_the_prediction(
             # rounding of sums of some dozens of numbers of size 1
             np.testing.assert_allclose(got.values[row, place], expected.pop(feature.name), rtol=0, atol=1e-12)
         assert all(np.all(np.abs(unused) < 1e-12) for unused in expected.values())
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 2**31), depth=st.integers(2, 4))
+def test_a_party_as_a_whole_is_one_player(seed: int, depth: int) -> None:
+    """And its answer does not tell which of its splits share a column."""
+    model = make_model(seed, parties={"a": 2, "b": 3, "c": 1}, trees=3, depth=depth)
+    table = model.table(np.random.default_rng(seed), 5)
+    got, views = explained(model, table, 2, 3, names=True, whole="b")
+    (sent,) = (each.message for each in views["a"].received(RecordColumns) if each.peer == "b")
+    assert set(sent.numbers) <= {0}
+    for row in range(2):
+        expected = by_definition(model, table, row, range(2, 5), whole="b")
+        expected[WHOLE] = expected.pop(model.shares["b"].columns[0])
+        for place, feature in enumerate(got.features):
+            # rounding of sums of some dozens of numbers of size 1
+            np.testing.assert_allclose(got.values[row, place], expected[feature.name], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "outputs"), [("secureboost", 1), ("secureboost", 3), ("forest", 2)])

@@ -59,6 +59,12 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
         "run the same command again to tell them"
     ),
     "predicted": lambda event: "",
+    "explained": lambda event: "",
+    "asked": lambda event: (
+        f"the joined model is asked for, for {event['purpose']!r}: this party "
+        + ("consents" if event["consent"] else "does not consent")
+    ),
+    "exported": lambda event: "",
     "done": lambda event: f"all parties have saved their shares of model {event['model']}",
 }
 """Sentences of events; other events are logged only."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 from labelward.cli._errors import check_output_file
 from labelward.cli._options import Force, Json, model_parties, resolve_tables
 from labelward.cli._output import pluralize, print_json, print_table, warn
+from labelward.errors import InputError
 
 if TYPE_CHECKING:
     from labelward.protocols.secureboost.explain import Importance
@@ -25,28 +27,21 @@ Names = Annotated[
 @explain.command("importance")
 def show_importance(run_dir: Run, names: Names = None, json: Json = False) -> None:
     """Print the number of splits and their gain for each column."""
-    model_parties(run_dir)
-    from labelward.federation.model import FederatedModel
-
-    found = FederatedModel.load(run_dir).importance(names or ())
+    found = _importance(run_dir, names or [])
     if json:
         print_json({"importance": [_entry(each) for each in found]})
     elif not found:
         typer.echo("this model has no splits")
     else:
         all_gain = sum(each.total_gain for each in found)
+        gains = not math.isnan(all_gain)
         rows = [
-            (
-                each.feature.party,
-                each.feature.label,
-                f"{each.weight:,}",
-                f"{each.gain:.4g}",
-                f"{each.total_gain:.4g}",
-                f"{each.total_gain / all_gain:.1%}",
-            )
+            (each.feature.party, each.feature.label, f"{each.weight:,}")
+            + ((f"{each.gain:.4g}", f"{each.total_gain:.4g}", f"{each.total_gain / all_gain:.1%}") if gains else ())
             for each in found
         ]
-        print_table("", ("party", "column", "splits", "mean gain", "total gain", "share"), rows, words=2)
+        header = ("party", "column", "splits") + (("mean gain", "total gain", "share") if gains else ())
+        print_table("", header, rows, words=2)
 
 
 @explain.command("tree")
@@ -129,12 +124,32 @@ def export(
     typer.echo(f"wrote {out}")
 
 
+def _importance(run_dir: Path, names: list[str]) -> tuple[Importance, ...]:
+    """Return what all shares of a rehearsal say, or what one party's share says by itself."""
+    from labelward.runs.party_record import PARTY_FILE
+
+    if (run_dir / PARTY_FILE).exists():
+        if names:
+            raise InputError(
+                "a party knows its own names, and none of others", code="conflict", field="--names", value=names
+            )
+        from labelward.federation.model_shares import trained_job
+        from labelward.federation.party_explanation import importance_at_party
+
+        return importance_at_party(run_dir, trained_job(run_dir))
+    model_parties(run_dir)
+    from labelward.federation.model import FederatedModel
+
+    return FederatedModel.load(run_dir).importance(names)
+
+
 def _entry(found: Importance) -> dict[str, object]:
+    known = not math.isnan(found.total_gain)
     return {
         "party": found.feature.party,
         "column": found.feature.number,
         "name": found.feature.name or None,
         "splits": found.weight,
-        "gain": found.gain,
-        "total_gain": found.total_gain,
+        "gain": found.gain if known else None,
+        "total_gain": found.total_gain if known else None,
     }

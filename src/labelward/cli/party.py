@@ -14,9 +14,11 @@ from labelward.cli._errors import MAX_SEED, check_output_file, fail, prefix_job_
 from labelward.cli._options import Repeat
 from labelward.cli._output import pluralize, warn
 from labelward.cli._run_log import RunLog
+from labelward.errors import InputError
 from labelward.job.table_formats import PREDICTION_SUFFIXES
 
 if TYPE_CHECKING:
+    from labelward.federation.early_notice import Purpose
     from labelward.federation.party_run import Join
     from labelward.job import Job
     from labelward.runs.party_record import PartyRecord
@@ -51,9 +53,30 @@ def party_command(
         Path | None,
         typer.Option("--predict", metavar="TABLE", help="Predict new rows of this party with the trained model."),
     ] = None,
-    predictions: Annotated[
+    explained: Annotated[
         Path | None,
-        typer.Option("--to", help="With --predict, active party only: output file (.parquet, .csv, .jsonl)."),
+        typer.Option("--explain", metavar="TABLE", help="Explain rows of this party with the trained model."),
+    ] = None,
+    background: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE",
+            help="With --explain: this party's rows that are compared with. Default: the explained rows.",
+        ),
+    ] = None,
+    background_rows: Annotated[
+        int, typer.Option(min=1, help="With --explain: as in labelward explain rows, the same for all parties.")
+    ] = 100,
+    export: Annotated[
+        bool, typer.Option("--export", help="Join the trained model, if every party's [network] consent says so.")
+    ] = False,
+    result: Annotated[
+        Path | None,
+        typer.Option(
+            "--to",
+            help="With --predict, --explain or --export, active party only: output file "
+            "(.parquet, .csv, .jsonl; .parquet; .json).",
+        ),
     ] = None,
     mode: Annotated[
         Literal["one-round", "levels"], typer.Option(help="With --predict, active party only: as in labelward predict.")
@@ -63,28 +86,58 @@ def party_command(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors on stderr.")] = False,
 ) -> None:
-    """Take part in training or prediction as one party; run the same command again to resume after an interruption."""
+    """Take part in training, prediction or explanation as one party; run it again to resume after an interruption."""
     from labelward.cli.audit import insecure_settings
     from labelward.federation.early_notice import EarlyNotice
     from labelward.job import load_job
     from labelward.runs.directory import PARTY_LOG
 
     folder = out or job_file.with_name(f"{job_file.stem}-{name}")
-    purpose: Literal["train", "predict"] = "train" if rows is None else "predict"
+    purpose = _purpose(rows, explained, export=export)
     with RunLog(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as log, _log_end(log), prefix_job_file(job_file):
         notice = EarlyNotice(job_file=job_file, party=name, purpose=purpose, folder=folder, log=log)
         with notice.until_joined() as join:
             job = load_job(job_file)
-            if predictions is not None:
-                check_output_file(predictions, force=force, ending=PREDICTION_SUFFIXES)
-            reasons = insecure_settings(job) if rows is None else []
+            if result is not None:
+                check_output_file(result, force=force, ending=_ENDINGS[purpose])
+            reasons = insecure_settings(job) if purpose == "train" else []
             if reasons and not json_log:  # the first JSON line says so, too
                 typer.echo(f"INSECURE: {', '.join(reasons)}; do not use this setting between companies", err=True)
             if rows is not None:
-                _predict(job, name, folder, (rows, predictions), mode, log, join)
+                _predict(job, name, folder, (rows, result), mode, log, join)
+                return
+            if explained is not None:
+                _explain(job, name, folder, (explained, background, result), background_rows, log, join)
+                return
+            if export:
+                _export(job, name, folder, result, log, join)
                 return
             chosen, own = job.run.seeds[0] if seed is None else seed, tuple(repeat or ())
             _train(job, name, folder, log, join, seed=chosen, variant=defense, repeat=own, force=force, restart=restart)
+
+
+_ENDINGS: dict[str, str | tuple[str, ...]] = {
+    "train": "",
+    "predict": PREDICTION_SUFFIXES,
+    "explain": ".parquet",
+    "export": ".json",
+}
+
+
+def _purpose(rows: Path | None, explained: Path | None, *, export: bool) -> Purpose:
+    """Return what is asked for; :class:`~labelward.errors.InputError` for two things at once."""
+    chosen: list[Purpose] = []
+    if rows is not None:
+        chosen.append("predict")
+    if explained is not None:
+        chosen.append("explain")
+    if export:
+        chosen.append("export")
+    if len(chosen) > 1:
+        raise InputError(
+            f"give one of {' and '.join(f'--{each}' for each in chosen)}", code="conflict", value=tuple(chosen)
+        )
+    return chosen[0] if chosen else "train"
 
 
 def _predict(
@@ -102,6 +155,33 @@ def _predict(
     rows, out = tables
     number = predict_as_party(job, name, folder, rows, out, join=join, log=log, mode=mode, warn=warn)
     typer.echo(f"predicted {pluralize(number, 'row')}" if out is None else f"wrote {out}")
+
+
+def _explain(
+    job: Job,
+    name: str,
+    folder: Path,
+    tables: tuple[Path, Path | None, Path | None],
+    most: int,
+    log: RunLog,
+    join: Join,
+) -> None:
+    """Explain the rows of the first table beside those of the second; the active party writes the third one."""
+    from labelward.federation.party_explanation import explain_as_party
+
+    rows, background, out = tables
+    number = explain_as_party(
+        job, name, folder, rows, out, background=background, most=most, join=join, log=log, warn=warn
+    )
+    typer.echo(f"explained {pluralize(number, 'row')}" if out is None else f"wrote {out}")
+
+
+def _export(job: Job, name: str, folder: Path, out: Path | None, log: RunLog, join: Join) -> None:
+    """Join the model; the active party writes it."""
+    from labelward.federation.party_explanation import export_as_party
+
+    export_as_party(job, name, folder, out, join=join, log=log)
+    typer.echo("sent this party's splits" if out is None else f"wrote {out}")
 
 
 def _train(

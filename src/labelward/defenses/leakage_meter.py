@@ -102,6 +102,42 @@ class LeakageReading:
     groups: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class LeakageGuess:
+    """What guessing by instance spaces gets right, in a training that has ended.
+
+    Attributes:
+        trees: that the party has seen.
+        v_measure: of the communities with the labels.
+        bound: no clustering made of the instance spaces has a larger V-measure.
+        right: share of the rows whose label is the most frequent one of their community: what is right if each
+            community is given that label.
+        blind: share of the most frequent label of all rows.
+    """
+
+    trees: int
+    v_measure: float
+    bound: float
+    right: float
+    blind: float
+
+
+def guess_labels(leaves: Rows, labels: Labels, party: str, measure: MonitorConfig) -> LeakageGuess:
+    """Guess labels by the communities of a party's instance spaces; arguments as for :func:`measure_leakage`."""
+    community, groups = _clusters(leaves, party, measure)
+    counts = np.zeros((int(community.max(initial=0)) + 1, int(labels.max()) + 1), dtype=np.int64)
+    np.add.at(counts, (community, labels), 1)
+    totals = counts.sum(axis=0)
+    known = joint_information(groups, labels) if totals.max() < len(labels) else 0.0
+    return LeakageGuess(
+        trees=len(leaves),
+        v_measure=v_measure(community, labels) if totals.max() < len(labels) else 0.0,
+        bound=float(v_measure_bound(known, float(entropy(totals)))),
+        right=float(counts.max(axis=1).sum() / len(labels)),
+        blind=float(totals.max() / len(labels)),
+    )
+
+
 def measure_leakage(leaves: Rows, labels: Labels, party: str, measure: MonitorConfig) -> LeakageReading:
     """Measure a party's instance spaces: a pure function of its arguments.
 
@@ -113,11 +149,7 @@ def measure_leakage(leaves: Rows, labels: Labels, party: str, measure: MonitorCo
             without the party's columns.
         labels: int64 [rows]: classes, or bins of regression targets.
     """
-    counted, weights = weighted_trees(leaves[:MOST_TREES], measure.eta, measure.together)
-    rng = learning(measure.seed, party, 0, "leakage meter")
-    signatures, found = communities(counted, weights, rng=rng, starts=louvain_restarts(counted.size))
-    community = found.community[signatures.group]
-    groups = signatures.group if len(counted) == len(leaves) else merge_identical_rows(leaves).group
+    community, groups = _clusters(leaves, party, measure)
     if labels.min() == labels.max():  # there is nothing to know
         return LeakageReading(v_measure=0.0, communities=0.0, groups=0.0)
     return LeakageReading(
@@ -125,6 +157,15 @@ def measure_leakage(leaves: Rows, labels: Labels, party: str, measure: MonitorCo
         communities=joint_information(community, labels),
         groups=joint_information(groups, labels),
     )
+
+
+def _clusters(leaves: Rows, party: str, measure: MonitorConfig) -> tuple[Rows, Rows]:
+    """Return the community of each row, and the group of rows that no tree separates: int32 [rows] each."""
+    counted, weights = weighted_trees(leaves[:MOST_TREES], measure.eta, measure.together)
+    rng = learning(measure.seed, party, 0, "leakage meter")
+    signatures, found = communities(counted, weights, rng=rng, starts=louvain_restarts(counted.size))
+    groups = signatures.group if len(counted) == len(leaves) else merge_identical_rows(leaves).group
+    return found.community[signatures.group], groups
 
 
 class _Readings(msgspec.Struct, frozen=True):
@@ -153,9 +194,22 @@ class LeakageMeter(Policy):
         self.readings: dict[str, dict[int, LeakageReading]] = {}
         self._unread: dict[str, KnownInstanceSpaces] = {}
         self._full: dict[str, LeakageReading] = {}
+        self._last: dict[str, KnownInstanceSpaces] = {}
+
+    def guesses(self) -> dict[str, LeakageGuess]:
+        """Return by party what guessing gets right; for those that took part in a tree of this attempt.
+
+        To be called after the last tree.
+        """
+        return {
+            party: guess_labels(rows.leaves, self._labels, party, self.measure)
+            for party, rows in self._last.items()
+            if len(rows.leaves)
+        }
 
     def after_rows(self, rows: KnownInstanceSpaces) -> None:
         """Measure, or remember what there is to measure should no further tree follow."""
+        self._last[rows.party] = rows
         if is_measured_at(rows.leaves.size, rows.tree + 1):
             self._read(rows)
         else:

@@ -2,7 +2,7 @@
 
 They are told whose side it is and the error's code, as they would be during a run, and nothing of its text. A process
 that already takes part for this party is left alone: a training is looked up by the lock of its folder, and a notice
-about a prediction comes from a place of its own, which the listener does not let take another one's.
+about anything else comes from a place of its own, which the listener does not let take another one's.
 """
 
 from __future__ import annotations
@@ -12,26 +12,18 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from labelward.errors import DataError, DependencyError, JobError, LabelwardError, OutputError
+from labelward.errors import LabelwardError
 from labelward.federation.connect import connect
-from labelward.federation.party_run import Connection, Join, Log
+from labelward.federation.party_run import PATIENCE, Connection, Join, Log, public_reason
 from labelward.job import Job, network_job
 from labelward.runs.secure_files import LOCK_FILE, directory_lock
 
-__all__ = ["EarlyNotice"]
+__all__ = ["EarlyNotice", "Purpose"]
 
-_PATIENCE: Final = 5.0
-"""Seconds to wait for partners; one that waits itself tries to connect every two seconds at least."""
-
-_SIDES: dict[type[LabelwardError], str] = {
-    JobError: "its job file",
-    DataError: "its table",
-    OutputError: "its folder",
-    DependencyError: "its installation",
-}
-"""What may be to blame, as partners may know it; anything else, such as a defense, is "its settings"."""
+Purpose = Literal["train", "predict", "explain", "export"]
+"""Of a run, as :data:`~labelward.federation.party_run.Join` has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +33,13 @@ class EarlyNotice:
     Args:
         job_file: read again when something is wrong, as it may be what is wrong.
         party: this party's name.
-        purpose: of the run, as :data:`~labelward.federation.party_run.Join` has it.
+        purpose: of the run.
         folder: of this party's files.
     """
 
     job_file: Path
     party: str
-    purpose: Literal["train", "predict"]
+    purpose: Purpose
     folder: Path
     log: Log
 
@@ -73,7 +65,7 @@ class EarlyNotice:
     @contextlib.contextmanager
     def _place(self) -> Iterator[Path]:
         """Yield the folder that this process stands for; :class:`OutputError` where another one runs in it."""
-        if self.purpose == "predict":
+        if self.purpose != "train":
             yield self.folder / secrets.token_hex(8)
         elif (self.folder / LOCK_FILE).exists():
             with directory_lock(self.folder):
@@ -84,20 +76,12 @@ class EarlyNotice:
     def _tell(self, job: Job, place: Path, error: Exception) -> None:
         network, _ = connect(job, self.party, self.purpose, _silent, folder=place)
         try:
-            self.log("telling", {"seconds": _PATIENCE})
-            told = network.announce(_public(error), _PATIENCE)
+            self.log("telling", {"seconds": PATIENCE})
+            told = network.announce(public_reason(error), PATIENCE)
         finally:
             network.close()
         if told:
             self.log("told", {"peers": list(told)})
-
-
-def _public(error: Exception) -> str:
-    """Return what partners may know of an error: the side and the code."""
-    if not isinstance(error, LabelwardError):
-        return f"it cannot begin ({type(error).__name__})"
-    side = next((side for kind, side in _SIDES.items() if isinstance(error, kind)), "its settings")
-    return f"it cannot begin because of {side} (code {error.code!r}); it knows more"
 
 
 def _silent(event: str, details: Mapping[str, Any]) -> None:

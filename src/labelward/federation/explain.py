@@ -56,9 +56,14 @@ def explain_stored_model(
     behind = (rows if background is None else trained.bring(background, warn)).sample(most)
     found, classes = trained.explain(rows, behind, names), trained.shares[trained.active].classes
     assert rows.ids is not None  # of tables
-    with atomic_write(out) as file:
-        pq.write_table(pa.table(_columns(found, rows.ids.tolist(), classes)), file)
+    write_explanation(out, found, rows.ids.tolist(), classes)
     return found.margins.shape
+
+
+def write_explanation(out: Path, found: Explanation, ids: list[str], classes: tuple[str, ...]) -> None:
+    """Write the file that :func:`explain_stored_model` describes; OutputError where it cannot be written."""
+    with atomic_write(out) as file:
+        pq.write_table(pa.table(_columns(found, ids, classes)), file)
 
 
 def _columns(found: Explanation, ids: list[str], classes: tuple[str, ...]) -> dict[str, Any]:

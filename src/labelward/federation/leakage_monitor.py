@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from labelward.job import Job, Variant
 from labelward.party.context import Progress, no_progress
 from labelward.party.view import View
 from labelward.policy.base import Policy
+from labelward.runs.party_record import LeakageFigures
 from labelward.runs.schema import MeterReading
 
 
@@ -96,6 +98,12 @@ def measure_view(view: View, labels: NDArray[np.int64], *, seed: int) -> Leakage
     return measure_leakage(
         observed_leaves(view), labels, view.party, MonitorConfig.of(model, int(labels.max()) + 1, seed)
     )
+
+
+def leakage_figures(policies: Sequence[Policy]) -> dict[str, LeakageFigures]:
+    """Return by passive party what the meter among an active party's policies found, after the last tree."""
+    meters = [each for each in policies if isinstance(each, LeakageMeter)]
+    return {party: LeakageFigures(**asdict(guess)) for meter in meters for party, guess in meter.guesses().items()}
 
 
 def readings_of(account: Mapping[str, Any]) -> dict[str, tuple[MeterReading, ...]]:

@@ -78,7 +78,7 @@ class AlignedRows:
 
     def sample(self, most: int) -> AlignedRows:
         """Return at most so many of the rows, evenly spaced."""
-        chosen = np.linspace(0, len(self) - 1, min(most, len(self))).astype(np.int64)
+        chosen = evenly_spaced(len(self), most)
         columns = {name: x[chosen] for name, x in self.columns.items()}
         return AlignedRows(columns=columns, ids=None if self.ids is None else self.ids[chosen])
 
@@ -322,7 +322,13 @@ class InferenceSession(FederationSession):
 
     @classmethod
     def of(
-        cls, programs: ModelFamily[Any], shares: Mapping[str, PartyShare], ids: Sequence[str], *, compared: bool = True
+        cls,
+        programs: ModelFamily[Any],
+        shares: Mapping[str, PartyShare],
+        ids: Sequence[str],
+        *,
+        compared: bool = True,
+        job: Mapping[str, str] | None = None,
     ) -> InferenceSession:
         """Return the session.
 
@@ -331,15 +337,28 @@ class InferenceSession(FederationSession):
             shares: of the parties that are here.
             ids: of the rows, all of which are used.
             compared: whether the parties compare model and rows first.
+            job: what else they compare, as text by name.
         """
         topology = programs.share_topology(next(iter(shares.values())))
         masks = RowMasks.in_order(0, 0, len(ids))
-        return cls(topology=topology, ids=ids, masks=masks, shares=shares, compared=compared)
+        return cls(topology=topology, ids=ids, masks=masks, shares=shares, compared=compared, job=job or {})
 
     def proposal(self, party: str) -> Proposal:
         """Return a party's proposal in the handshake: the model of its share."""
         model = self.shares[party].model
-        return Proposal(parties=self.parties, job={"model": model}, ids=self.ids, bits=0, precision=0, insecure=False)
+        return Proposal(
+            parties=self.parties,
+            job={"model": model, **self.job},
+            ids=self.ids,
+            bits=0,
+            precision=0,
+            insecure=False,
+        )
+
+
+def evenly_spaced(rows: int, most: int) -> NDArray[np.int64]:
+    """Return the numbers of at most so many rows of a table: int64 [chosen]."""
+    return np.linspace(0, rows - 1, min(most, rows)).astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,7 +65,7 @@ def predict_as_party(
             value=party,
         )
     programs = model_family(job.model)
-    share, record = _share(programs, run, party)
+    share, record = finished_share(programs, run, party)
     rows = load_rows(job, share, table, record.dates, True, warn)
     session = InferenceSession.of(programs, {party: share}, rows.ids.tolist())
     defended = party_variant(job, party, record.defense) if record.defense else Variant()
@@ -95,8 +95,12 @@ def predict_as_party(
     return len(rows.ids)
 
 
-def _share(programs: ModelFamily[Any], run: Path, party: str) -> tuple[PartyShare, PartyRecord]:
-    """Return a party's share, and the record of its run."""
+def finished_share(programs: ModelFamily[Any], run: Path, party: str) -> tuple[PartyShare, PartyRecord]:
+    """Return a party's share, and the record of its run.
+
+    Raises:
+        FileFormatError: the folder holds no finished share of this party.
+    """
     record = read_party_record(run)
     if record is None or record.party != party:
         found = "" if record is None else f"; it is that of {record.party!r}"

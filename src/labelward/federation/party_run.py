@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from labelward.errors import JobError, OutputError, PeerError, PeerRestartedError, unknown_name
+from labelward.errors import (
+    DataError,
+    DependencyError,
+    JobError,
+    LabelwardError,
+    OutputError,
+    PeerError,
+    PeerRestartedError,
+    PolicyError,
+    unknown_name,
+)
 from labelward.federation.components import model_family
 from labelward.federation.session import FederationSession
 from labelward.federation.simulation import (
@@ -33,7 +44,7 @@ from labelward.party.transcript import Transcript, ids_digest
 from labelward.policy.chain import PolicyChain
 from labelward.protocols.family import RoleResult
 from labelward.rng import PrivateSeed, SecureRandom
-from labelward.runs.party_record import PartyRecord, PeerRecord, write_party_record
+from labelward.runs.party_record import LeakageFigures, PartyRecord, PeerRecord, write_party_record
 from labelward.runs.provenance import library_versions
 from labelward.runs.secure_files import private_folder
 from labelward.transport.base import Transport
@@ -45,6 +56,20 @@ T = TypeVar("T")
 
 _MAX_RESTARTS = 100
 """Attempts without a new checkpoint; more is a party that cannot run, or does not want to."""
+
+CONSENT: Final = "[network] consent"
+"""Where a party says what it agrees to after a training."""
+
+PATIENCE: Final = 5.0
+"""Seconds to wait for partners that are told; one that waits itself tries to connect every two seconds at least."""
+
+_SIDES: dict[type[LabelwardError], str] = {
+    JobError: "its job file",
+    DataError: "its table",
+    OutputError: "its folder",
+    DependencyError: "its installation",
+}
+"""What may be to blame, as partners may know it; anything else, such as a defense, is "its settings"."""
 
 Log = Callable[[str, Mapping[str, Any]], None]
 """Called with what happened and its particulars; none of them is a private value."""
@@ -85,12 +110,14 @@ class AttemptResult:
 
     Attributes:
         utility: metrics on the test rows; empty at a passive party.
+        leakage: to passive parties, as the active one measured it; empty at a passive party.
         dates: the party's columns with dates or times.
     """
 
     ended: RoleResult[Any]
     dates: tuple[str, ...]
     utility: dict[str, float] = field(default_factory=dict)
+    leakage: dict[str, LeakageFigures] = field(default_factory=dict)
 
 
 def require_party(job: Job, party: str) -> None:
@@ -98,6 +125,16 @@ def require_party(job: Job, party: str) -> None:
     names = [each.name for each in job.parties]
     if party not in names:
         raise JobError(unknown_name("party", party, names), code="unknown", field="--as", value=party)
+
+
+def public_reason(error: Exception) -> str:
+    """Return what partners may know of an error that keeps a party from beginning: the side and the code."""
+    if not isinstance(error, LabelwardError):
+        return f"it cannot begin ({type(error).__name__})"
+    if isinstance(error, PolicyError) and error.field == CONSENT:
+        return f"it does not consent to {error.value!r} ({CONSENT}, code {error.code!r})"
+    side = next((side for kind, side in _SIDES.items() if isinstance(error, kind)), "its settings")
+    return f"it cannot begin because of {side} (code {error.code!r}); it knows more"
 
 
 def run_program(ctx: Context, program: Callable[[Context], T]) -> T:
@@ -219,8 +256,7 @@ class PartyRun:
             PeerError: an attempt failed; a party restarted repeatedly without progress; or the active party is in
                 another run that is finished and of which this party has no share.
         """
-        private_folder(self.folder)
-        restarts, newest = 0, self._newest()
+        restarts, newest = 0, self._found()
         while record.stage != "finished" or self._leads:
             transport = self.network.attempt(finished=record.stage in self._over())
             if transport is None:
@@ -248,6 +284,18 @@ class PartyRun:
         record = self._store(record, stage="finished" if self.network.uninformed() else "closed")
         self.log("done", {"model": record.model, "attempts": record.attempts})
         return record
+
+    def _found(self) -> int:
+        """Return the number of the newest checkpoint; where these are of another run, the others are told."""
+        try:
+            private_folder(self.folder)
+            return self._newest()
+        except LabelwardError as error:
+            self.log("telling", {"seconds": PATIENCE})
+            with contextlib.suppress(LabelwardError):
+                if told := self.network.announce(public_reason(error), PATIENCE):
+                    self.log("told", {"peers": list(told)})
+            raise
 
     def _newest(self) -> int:
         """Return the number of the newest checkpoint; -1 for none."""
@@ -291,6 +339,7 @@ class PartyRun:
             model=ended.share.model,
             dates=outcome.dates,
             utility={name: value if math.isfinite(value) else None for name, value in outcome.utility.items()},
+            leakage=outcome.leakage or record.leakage,
             cost=cost_of(time.perf_counter() - start, [ctx.meter], [ended.counts]),
         )
 

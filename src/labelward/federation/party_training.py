@@ -34,7 +34,7 @@ from labelward.federation.components import (
     policy_chains,
     with_defaults,
 )
-from labelward.federation.leakage_monitor import monitored_chains
+from labelward.federation.leakage_monitor import leakage_figures, monitored_chains
 from labelward.federation.party_run import AttemptResult, Join, Log, PartyProgram, PartyRun, require_party
 from labelward.federation.simulation import key_info
 from labelward.he import Engine
@@ -179,7 +179,8 @@ def _active(
         _begin_view(run, ctx, inputs, masks)
         ended = programs.program(ctx, _handshake(run, ctx), inputs, run.engine)
         utility = utility_scores(programs, ended.margins, data)
-        return AttemptResult(ended=ended, dates=tuple(sorted(inputs.data.dates)), utility=utility)
+        leakage = leakage_figures(ctx.policies.policies)
+        return AttemptResult(ended=ended, dates=tuple(sorted(inputs.data.dates)), utility=utility, leakage=leakage)
 
     return PartyProgram(
         party=party,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ from labelward.job.tuning import TuneSection, TuneVariable
 
 _SECTIONS = ("data", "parties", "model", "encryption", "defense", "attack", "leakage", "run", "network", "tune")
 _ALL_BUT = "all but "
+_MOST_LINES = 1000  # of a file that is read line by line
 _Section = TypeVar(
     "_Section",
     DataSection,
@@ -64,14 +66,36 @@ def network_job(path: str | os.PathLike[str]) -> Job | None:
     """
     file = Path(path)
     try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8-sig"))
-        parties, known = dict(tables["parties"]), {each.name for each in fields(NetworkSection)}
+        tables = _legible(file.read_text(encoding="utf-8-sig"))
+        parties = dict(tables["parties"])
         active = _leading(parties)
         roles = {name: {"role": "active" if name == active else "passive"} for name in parties}
-        network = {key: value for key, value in tables["network"].items() if key in known}
-        return _job({"parties": roles, "network": network}, file.resolve().parent)
+        return _job({"parties": roles, "network": _valid(tables["network"])}, file.resolve().parent)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, JobError):
         return None
+
+
+def _legible(text: str) -> dict[str, Any]:
+    """Return the tables of a TOML text; where it is none, those of the lines that can be read one after the other."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        kept, tables = "", dict[str, Any]()
+        for line in text.splitlines()[:_MOST_LINES]:
+            with contextlib.suppress(tomllib.TOMLDecodeError):
+                tables = tomllib.loads(f"{kept}{line}\n")
+                kept += f"{line}\n"
+        return tables
+
+
+def _valid(network: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of ``[network]`` that could stand there without the others."""
+    valid = {"address": network["address"]}
+    for key, value in network.items():
+        with contextlib.suppress(JobError, TypeError):
+            NetworkSection(**{**valid, key: value})
+            valid[key] = value
+    return valid
 
 
 def _leading(parties: Mapping[str, Any]) -> str:

@@ -515,6 +515,14 @@ class NetworkSection(Parameters):
             description="In how many predictions with one model a peer may ask this party about one row.",
         ),
     ] = 100
+    consent: Annotated[
+        tuple[Literal["rows", "columns", "names", "export"], ...],
+        Meta(
+            description="What this party agrees to after a training: that the active party explains rows ('rows'), "
+            "learns which of this party's splits share a column ('columns') and the columns' names ('names'), and gets "
+            "the splits themselves for the joined model ('export')."
+        ),
+    ] = ()
     pinned: Annotated[
         tuple[Annotated[str, Meta(pattern="^[0-9a-f]{64}$")], ...],
         Meta(description="Fingerprints (SHA-256) of the certificates that are believed; empty: all of the authority."),
@@ -535,6 +543,7 @@ class NetworkSection(Parameters):
         for name in ("listener", "run"):
             if getattr(self, name) is not None:
                 check_name(f"[network] {name}", getattr(self, name))
+        check_unique("[network] consent", self.consent, "consent")
         if self.heartbeat >= self.timeout:
             reason = f"must be less than the timeout of {self.timeout:g} s, not {self.heartbeat:g}"
             raise self.error("heartbeat", reason, code="range")

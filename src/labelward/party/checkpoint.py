@@ -35,6 +35,7 @@ _MAGIC = b"labelward checkpoint\n"
 _HASH = 32
 _STATE, _BLOCK, _PARTIAL = ".lwc", ".lwb", ".partial"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_NO_STATE: Final = msgspec.msgpack.encode({})
 
 T = TypeVar("T")
 
@@ -52,6 +53,11 @@ class _Stored(msgspec.Struct, frozen=True):
     position: tuple[int, bytes] | None
     inputs: bytes
     model: str
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether it is a beginning of which nothing would be lost."""
+        return self.number == 0 and not self.blocks and bytes(self.state) == _NO_STATE
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -77,7 +83,9 @@ class _Known:
 class Checkpoints:
     """The checkpoints of one party in one run.
 
-    Number 0 is the state before training. It is never removed; of the others, the newest ``keep`` are retained.
+    Number 0 is the state before training. Of the others, the newest ``keep`` are retained. A number 0 without a state,
+    as a passive party that drew nothing has it, binds nobody: where it is of another run, such as one with rows that
+    another party refused, it is passed over, and replaced when a training begins.
 
     Args:
         folder: created with the first checkpoint. None: nothing is stored or loaded.
@@ -364,6 +372,8 @@ class Checkpoints:
                 stored = _read(path)
             except _DamageError as error:
                 self.damaged = (*self.damaged, str(error))
+                continue
+            if stored.holds_nothing and stored.run != self.run:
                 continue
             self._compare(path, stored)
             for named in stored.blocks.items():

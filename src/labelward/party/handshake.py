@@ -34,7 +34,7 @@ from labelward.messages.base import RowMask
 from labelward.messages.handshake import Hello, PairHistories, PairStart, RowIdDigests, RowSplit
 from labelward.party.context import Context
 from labelward.party.exchange import Exchange
-from labelward.party.row_ids import answer_refusal, digest_ids, refuse_rows
+from labelward.party.row_ids import answer_refusal, bound, digest_ids, refuse_rows
 
 _STEP = (0,)
 _MOST_LISTED = 20  # keys in one message
@@ -176,7 +176,8 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
             refuse_rows(ctx, peer, offer.ids, answer.rows, nonce)
     resume, parts = _resume_point(ctx, answers, pairs)
     validation, test = RowMask.pack(sides.validation), RowMask.pack(sides.test)
-    digest = digest_ids(nonce, offer.ids, ctx.party)
+    ids = digest_ids(nonce, offer.ids)
+    digest = bound(nonce, ids, ctx.party)
     exchanges = {}
     for peer in ctx.peers:
         if parts is None:
@@ -188,7 +189,7 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
         ctx.expect(peer, None)  # what follows the greeting may be of any size, unless the model says which
         ctx.send(peer, RowSplit(validation, test, (parts or {}).get(peer, 0), history, digest), _STEP)
     for peer, ready in {peer: ctx.recv(peer, RowIdDigests, _STEP) for peer in ctx.peers}.items():
-        if not hmac.compare_digest(ready.ids, digest_ids(nonce, offer.ids, peer)):
+        if not hmac.compare_digest(ready.ids, bound(nonce, ids, peer)):
             refuse_rows(ctx, peer, offer.ids, len(offer.ids), nonce)
     ctx.checkpoints.discard(resume)
     if parts is None:
@@ -221,8 +222,9 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
             step=_STEP,
             code="peer-message",
         )
-    sides, digest = RowMasks(validation=validation, test=test), digest_ids(theirs.nonce, offer.ids, ctx.active)
-    ready = RowIdDigests(digest_ids(theirs.nonce, offer.ids, ctx.party))
+    sides, ids = RowMasks(validation=validation, test=test), digest_ids(theirs.nonce, offer.ids)
+    digest = bound(theirs.nonce, ids, ctx.active)
+    ready = RowIdDigests(bound(theirs.nonce, ids, ctx.party))
     if not hmac.compare_digest(begin.ids, digest):
         ctx.send(ctx.active, ready, _STEP)
         answer_refusal(ctx, offer.ids, len(offer.ids), theirs.nonce)

@@ -62,9 +62,14 @@ _CAUSES: Final[Mapping[str, tuple[Callable[[str], str], str]]] = {
 """Causes of different ids: the form in which the ids are alike, and how a sentence says it."""
 
 
-def digest_ids(nonce: bytes, ids: Sequence[str], sender: str) -> bytes:
-    """Return the keyed digest of ids in their order; no party can send another's as its own."""
-    return hmac.digest(nonce, _keyed(nonce, sender) + b"".join(_keyed(nonce, each) for each in ids), "sha256")
+def digest_ids(nonce: bytes, ids: Sequence[str]) -> bytes:
+    """Return the keyed digest of ids in their order, which no party sends: each sends what is :func:`bound` to it."""
+    return hmac.digest(nonce, b"".join(_keyed(nonce, each) for each in ids), "sha256")
+
+
+def bound(nonce: bytes, digest: bytes, sender: str) -> bytes:
+    """Return a digest of ids as one party sends it; who does not have the ids cannot make its own from it."""
+    return hmac.digest(nonce, _keyed(nonce, sender) + digest, "sha256")
 
 
 def refuse_rows(ctx: Context, peer: str, ids: Sequence[str], theirs: int, nonce: bytes) -> NoReturn:

@@ -23,12 +23,30 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 
 from labelward.errors import FileFormatError, OutputError
+from labelward.messages import handshake
+from labelward.messages.base import wire_name
 
 FORMAT = 1
 FILE_NAME = "transcript.lwt"
 _MAGIC = b"labelward transcript\n"
 _LENGTH = 4
 _HASH = 32
+_GREETINGS = frozenset(
+    wire_name(kind)
+    for kind in (
+        handshake.Hello,
+        handshake.PairHistories,
+        handshake.RowSplit,
+        handshake.RowIdDigests,
+        handshake.BlindedRowIds,
+        handshake.TwiceBlindedRowIds,
+        handshake.PairStart,
+        handshake.KeyOffer,
+    )
+)
+"""What passes before a party has learned or told anything of a training."""
+_OF_THE_TABLE = frozenset({"rows", "columns", "ids", "categories"})
+"""Fields of a header that follow from the party's own table."""
 
 Kind = Literal["header", "received", "sent", "observed", "applied", "linked", "attempt", "end"]
 
@@ -84,7 +102,8 @@ class Transcript:
             until then.
         folder: created with mode 0700.
         resume: whether to continue an existing transcript. Its chain is verified, and an incomplete last record is
-            removed; a record ``attempt`` marks the beginning of the new attempt.
+            removed; a record ``attempt`` marks the beginning of the new attempt. One with another table that holds
+            nothing but greetings, and that no checkpoint expects, is replaced.
         finished: with ``resume``, whether to continue even a complete one.
         expected: with ``resume``, number and hash of the last record that the transcript had, as a checkpoint says
             (:attr:`position`).
@@ -190,7 +209,7 @@ class Transcript:
                 if attempts:
                     self._write(TranscriptEntry("attempt", "", "Attempt", (attempts + 1,), b""))
                     return True
-                path.unlink()  # cut off in its first record
+                path.unlink()  # cut off in its first record, or greetings with another table
             self._require_expected(0)
             self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
             self._file.write(_MAGIC)
@@ -205,7 +224,7 @@ class Transcript:
     def _resume_file(self, path: Path, header: Header) -> int:
         """Verify a transcript, open it after its last complete record, and return its attempts (0: empty)."""
         data, attempts, last, end = path.read_bytes(), 0, None, 0
-        self._records = 0
+        theirs, greeted, self._records = None, True, 0
         if _MAGIC.startswith(data):
             return 0
         try:
@@ -214,12 +233,19 @@ class Transcript:
                 if self._expected is not None and self._records == self._expected[0] and chain != self._expected[1]:
                     self._require_expected(0)
                 if not attempts:
-                    _require_same(path, header, decode_header(last))
-                    attempts = 1
+                    theirs, attempts = decode_header(last), 1
                 attempts += last.kind == "attempt"
+                greeted = greeted and (last.kind not in ("received", "sent") or last.type in _GREETINGS)
+                greeted = greeted and last.kind not in ("observed", "applied")
         except _CutOffError:
             if not attempts:
                 return 0
+        assert theirs is not None
+        differing = set(_differing(header, theirs))
+        if greeted and self._expected is None and differing and differing <= _OF_THE_TABLE:
+            self._records, self._chain = 0, bytes(_HASH)
+            return 0
+        _require_same(path, header, theirs)
         if last is not None and (last.kind, last.type) == ("end", "complete") and not self._finished:
             raise OutputError(f"{path} is the transcript of a completed run", code="exists", value=path)
         self._require_expected(self._records)
@@ -243,10 +269,13 @@ class _CutOffError(FileFormatError):
     """The last record is incomplete, as after a kill or a power cut."""
 
 
-def _require_same(path: Path, mine: Header, theirs: Header) -> None:
+def _differing(mine: Header, theirs: Header) -> list[str]:
     names = [name for name in Header.__struct_fields__ if name != "version"]
-    differing = [name for name in names if getattr(mine, name) != getattr(theirs, name)]
-    if differing:
+    return [name for name in names if getattr(mine, name) != getattr(theirs, name)]
+
+
+def _require_same(path: Path, mine: Header, theirs: Header) -> None:
+    if differing := _differing(mine, theirs):
         raise OutputError(
             f"{path} is the transcript of another run: {', '.join(differing)} differ",
             code="other-run",

@@ -44,7 +44,15 @@ def write_party_report(folder: Path) -> Path:
     if record is None:
         raise FileFormatError("not a folder that labelward party wrote", code="foreign", field=str(folder))
     seen = summarize_view(folder, record.party)
-    parts = (_protection(record), _outcome(record), _traffic(seen), _queries(seen), _meter(seen))
+    parts = (
+        _protection(record),
+        _outcome(record),
+        _told(record),
+        _known(record, seen),
+        _meter(seen),
+        _traffic(seen),
+        _queries(seen),
+    )
     page = render(
         "party.html.j2",
         record=record,
@@ -131,6 +139,55 @@ def _outcome(record: PartyRecord) -> _Part | None:
         )
         tables.append(ReportTable(caption="Cost for this party", header=("item", "amount"), rows=figures))
     return _Part(title="Results", tables=tuple(tables)) if tables else None
+
+
+def _told(record: PartyRecord) -> _Part | None:
+    """Return what the label holder gets right with what it told each party."""
+    if not record.leakage:
+        return None
+    header = ("party", "trees seen", "right of 100 by its view", "right of 100 blindly", "V-measure", "at most")
+    rows = tuple(
+        (
+            party,
+            count(each.trees),
+            f"{100 * each.right:.0f}",
+            f"{100 * each.blind:.0f}",
+            f"{each.v_measure:.3f}",
+            f"{each.bound:.3f}",
+        )
+        for party, each in record.leakage.items()
+    )
+    note = (
+        "By its view: the rows are divided into communities by the row sets that the party was told, and each "
+        "community is given its most frequent label. Blindly: all rows are given the most frequent label. At most: no "
+        "division by these row sets has a larger V-measure. What the party's own columns add is not counted."
+    )
+    return _Part(
+        title="What was told to other parties",
+        about="This party has the labels, and attacked what it sent. The labels and these figures stay here.",
+        tables=(ReportTable(caption="Guesses of the training rows' labels", header=header, rows=rows, note=note),),
+    )
+
+
+def _known(record: PartyRecord, seen: ViewSummary | None) -> _Part | None:
+    """Return what a passive party could make of its view."""
+    if seen is None or seen.known is None:
+        return None
+    known = seen.known
+    rows = (
+        ("training rows", count(known.rows)),
+        ("trees in which this party took part", count(known.trees)),
+        ("groups of rows that these trees tell apart", count(known.groups)),
+        ("rows that are alone in their group", count(known.alone)),
+        ("rows of the largest group", count(known.largest)),
+    )
+    return _Part(
+        title="What this party could know",
+        about=f"The view of {record.party} holds no label, gradient or leaf weight. It tells which training rows the "
+        "trees keep together, and rows of one group tend to have one label. How much that gives away, only the label "
+        "holder can measure; labelward attack shows what this party itself could guess.",
+        tables=(ReportTable(caption="Row sets in the view", header=("item", "number"), rows=rows),),
+    )
 
 
 def _traffic(seen: ViewSummary | None) -> _Part | None:

@@ -36,6 +36,24 @@ class PeerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sealed: bool
 
 
+class LeakageFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What guessing labels by the row sets that were told to a party gets right, as the label holder measured it.
+
+    Attributes:
+        trees: that the party has seen.
+        v_measure: of the communities of rows with the labels.
+        bound: no clustering made of the row sets has a larger V-measure.
+        right: share of the rows that are right if each community is given its most frequent label.
+        blind: share of the most frequent label.
+    """
+
+    trees: int
+    v_measure: float
+    bound: float
+    right: float
+    blind: float
+
+
 class PartyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of ``party.json``.
 
@@ -52,6 +70,7 @@ class PartyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         dates: columns of this party with dates or times.
         utility: metrics on the test rows, null if not finite; at the active party only.
         cost: this party's cost in the last attempt.
+        leakage: by passive party; at the active party only, of models whose leakage the meter reads.
         versions: versions of labelward, Python and the relevant libraries.
     """
 
@@ -69,6 +88,7 @@ class PartyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     dates: tuple[str, ...] = ()
     utility: dict[str, float | None] = {}
     cost: Cost | None = None
+    leakage: dict[str, LeakageFigures] = {}
     versions: dict[str, str]
 
 

@@ -14,6 +14,8 @@ about.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,6 +31,9 @@ from labelward.protocols.secureboost import predict
 from labelward.protocols.secureboost.share import ModelShare
 
 Floats = NDArray[np.float64]
+
+WHOLE = "all columns"
+"""Stands for the columns of a party that does not tell them apart."""
 
 
 @dataclass(frozen=True, order=True)
@@ -55,7 +60,7 @@ class Importance:
 
     feature: Feature
     weight: int  # number of splits
-    total_gain: float  # sum of their gains
+    total_gain: float  # sum of their gains; NaN for a party that does not know them
 
     @property
     def gain(self) -> float:
@@ -96,11 +101,13 @@ def columns_active(ctx: Context, share: ModelShare) -> Features:
     return features
 
 
-def columns_passive(ctx: Context, share: ModelShare, *, names: bool = False) -> None:
+def columns_passive(ctx: Context, share: ModelShare, *, names: bool = False, grouped: bool = True) -> None:
     """Answer the active party which of this party's splits are on the same column.
 
     Args:
         names: whether to reveal the names of these columns, too.
+        grouped: whether to tell the columns apart; if not, all splits count as splits on one column, and what is
+            explained is the party as a whole (its columns enter a coalition together).
 
     Raises:
         PeerError: the active party failed, or holds a share of another model.
@@ -109,6 +116,10 @@ def columns_passive(ctx: Context, share: ModelShare, *, names: bool = False) -> 
     if request.model != share.model:
         reason = f"explains model {request.model!r}; the share here is of {share.model!r}"
         raise PeerError(ctx.active, reason, message="ColumnsRequest", step=(), code="peer-message", value=request.model)
+    if not grouped:
+        splits = len(share.own.columns)
+        ctx.send(ctx.active, RecordColumns((0,) * splits, (WHOLE,) * bool(splits)), ())
+        return
     used = dict.fromkeys(share.own.columns)
     revealed = tuple(share.columns[column] for column in used) if names else ()
     ctx.send(ctx.active, RecordColumns(_numbered(share.own.columns), revealed), ())
@@ -129,6 +140,28 @@ def importance(share: ModelShare, features: Features) -> tuple[Importance, ...]:
             gains[feature] = gains.get(feature, 0.0) + gain
     found = [Importance(feature=each, weight=weights[each], total_gain=gains[each]) for each in weights]
     return tuple(sorted(found, key=lambda each: (-each.total_gain, each.feature)))
+
+
+def own_importance(share: ModelShare) -> tuple[Importance, ...]:
+    """Return what a party's share says by itself, the most important column first.
+
+    At a passive party these are its own columns with their numbers of splits: gains depend on labels, and are known to
+    the active party only. At the active party they are its own columns, and every other party as a whole.
+    """
+    if share.trees:
+        mine = tuple(Feature(share.party, column, share.columns[column]) for column in share.own.columns)
+        others = {
+            peer: (Feature(peer, 0, WHOLE),) * share.records_of(peer) for peer in share.parties if peer != share.party
+        }
+        return importance(share, {share.party: mine, **others})
+    counts = Counter(share.own.columns)
+    found = [
+        Importance(
+            feature=Feature(share.party, column, share.columns[column]), weight=counts[column], total_gain=math.nan
+        )
+        for column in counts
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.weight, each.feature)))
 
 
 def explain(

@@ -49,12 +49,12 @@ def export_active(ctx: Context, share: ModelShare, path: Path, *, purpose: str) 
         if (answer.model, answer.purpose) != (share.model, purpose):
             raise PeerError(peer, "answered another request", message="ExportConsent", step=(), code="peer-message")
     refused = tuple(peer for peer, answer in answers.items() if not answer.consent)
-    for peer in ctx.peers:
+    for peer in sorted(ctx.peers, key=lambda each: each in refused):  # who refused may end at once
         ctx.send(peer, ExportDecision(refused), ())
     if refused:
         names = ", ".join(map(repr, refused))
-        reason = f"the model is not exported: no consent of {names} (for purpose {purpose!r})"
-        raise PolicyError(reason, code="missing", value=tuple(refused))
+        reason = f"that of {names} is missing, so the model is not exported (for purpose {purpose!r})"
+        raise PolicyError(reason, code="missing", field="consent", value=tuple(refused))
     records = {ctx.party: _export_records(share, names=True)}
     for peer in ctx.peers:
         records[peer] = ctx.recv(peer, ExportRecords, ())

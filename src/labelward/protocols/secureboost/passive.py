@@ -61,6 +61,7 @@ def train_passive(
     public: PublicKey,
     *,
     most: int,
+    expected: int = 0,
     validation: int = 0,
     before: tuple[Records, int] = (Records(), 0),
     resume: int | None = None,
@@ -72,6 +73,7 @@ def train_passive(
         columns: this party's columns of the training rows, then of the validation rows, in the agreed order.
         public: the active party's key.
         most: trees that this training may have (:func:`max_trees`).
+        expected: how many it has if all of them ask this party, for the progress; 0: not known.
         validation: how many of the last rows are validation rows.
         before: the result of this function in an earlier training that continues.
         resume: the checkpoint from which this training resumes; its number is that of the trees in which this party
@@ -96,12 +98,13 @@ def train_passive(
     if behavior is not None:
         training.liar = Liar(ctx, behavior, rows, len(columns.names))
     while True:
-        ctx.progress("trees", tree, 0)
+        ctx.progress("trees", tree, expected)
         message = ctx.recv(ctx.active, (TreeStart, TrainingEnd), (tree,))
         if isinstance(message, TrainingEnd):
             if message.trees != tree or not 0 <= message.records <= len(ledger):
                 reason = f"ends after {message.trees} trees where there were {tree}, or keeps {message.records} splits"
                 raise _error(ctx, reason, "TrainingEnd", (tree,), message.trees)
+            ctx.progress("trees", tree, tree)
             return ledger.records().first(message.records), before[1] + tree
         start = cast("TreeStart", message)
         if tree + start.together > most:
@@ -125,6 +128,17 @@ def max_trees(params: TreeModel, rows: int, classes: int = 0) -> int:
         classes: as agreed; 0: not known.
     """
     return params.trees * ((classes or rows) if params.multi_strategy == "one_output_per_tree" else 1)
+
+
+def expected_trees(params: TreeModel, classes: int) -> int:
+    """Return how many trees a training without local trees and early stopping has; 0 where that is not known.
+
+    Args:
+        classes: of the label, 1 for a quantity; 0: not known.
+    """
+    if params.multi_strategy == "multi_output_tree":
+        return params.trees
+    return params.trees * (classes if classes > 2 else min(classes, 1))
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------

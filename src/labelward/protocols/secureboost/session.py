@@ -22,7 +22,7 @@ from labelward.protocols.secureboost.behavior import SumLies
 from labelward.protocols.secureboost.checkpointing import StartPoint, load_checkpoint
 from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
-from labelward.protocols.secureboost.passive import max_trees, train_passive
+from labelward.protocols.secureboost.passive import expected_trees, max_trees, train_passive
 from labelward.protocols.secureboost.policy_hooks import check_policies
 from labelward.protocols.secureboost.predict import predict_active, predict_passive
 from labelward.protocols.secureboost.row_encoding import BLOCK_ROWS
@@ -193,6 +193,7 @@ def run_passive(
         train,
         public,
         most=max_trees(task.params, len(task.agreed.sides.train), task.agreed.classes),
+        expected=expected_trees(task.params, task.agreed.classes),
         validation=inputs.validation,
         before=(before, grown),
         resume=task.agreed.resume,

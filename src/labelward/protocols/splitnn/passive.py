@@ -80,6 +80,7 @@ def train_passive_net(
             raise diverged(ctx.party, "a weight", done - 1, None, params)
         if ctx.checkpoints.kept:
             ctx.save(done, PassiveState(bottom=snapshot_weights(bottom), last=last, policies=ctx.policies.state()))
+    ctx.progress("epochs", done, done)
     bottom.finish()
     return done
 
