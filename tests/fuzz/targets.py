@@ -310,21 +310,29 @@ def _share_of(kind: str) -> bytes:
     files = {"secureboost": "model/active/model/share.json", "splitnn": "net/telco/model/share.lwn"}
     if kind in files:
         return (seeds.ASSETS / files[kind]).read_bytes()
+    from labelward.protocols.logistic.share import LogisticShare
     from labelward.protocols.pivodl.share import PivodlShare
     from labelward.protocols.pivot.share import PivotShare
 
-    made: PivodlShare | PivotShare = seeds.make({"pivodl": PivodlShare, "pivot": PivotShare}[kind])
+    kinds: dict[str, type[Any]] = {"pivodl": PivodlShare, "pivot": PivotShare, "logistic": LogisticShare}
+    made: PivodlShare | PivotShare | LogisticShare = seeds.make(kinds[kind])
     return made.save(scratch() / f"made-{kind}").read_bytes()
 
 
-SHARES = {"secureboost": "share.json", "splitnn": "share.lwn", "pivodl": "share.json", "pivot": "share.json"}
+SHARES = {
+    "secureboost": "share.json",
+    "splitnn": "share.lwn",
+    "pivodl": "share.json",
+    "pivot": "share.json",
+    "logistic": "share.json",
+}
 """Kind of model → file of its share."""
 _KINDS = tuple(SHARES)
 
 
 def _shares() -> list[bytes]:
     whole = [bytes((number,)) + _share_of(kind) for number, kind in enumerate(_KINDS)]
-    nested = [bytes((number,)) + b"[" * 3000 for number in (2, 3)]
+    nested = [bytes((number,)) + b"[" * 3000 for number in (2, 3, 4)]
     return [*whole, b"\0" + b'{"sha256":"","share":' + b"[" * 3000, *nested]
 
 
