@@ -63,7 +63,7 @@ TINY = Study(
             title="Outputs",
             form="distributions",
             settings=("outputs",),
-            columns=("shop",),
+            parties=("shop",),
             on_request=True,
         ),
     ),

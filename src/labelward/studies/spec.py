@@ -185,7 +185,7 @@ class StudyPart:
             ``curves``: columns over the settings' axis; ``trade-off``: utility and leakage by defense; ``information``:
             mutual information of leaves and labels by tree; ``ablation``: the first column, and differences to it;
             ``fronts``: points of searches in pairs of objectives; ``generations``: columns over a search;
-            ``distributions``: of both classes' embeddings at each passive party, by defense; columns are parties.
+            ``distributions``: of both classes' embeddings at each passive party, by defense.
     """
 
     name: str  # ``"table 2"``, ``"figure 5"``; any name in a study of no paper
@@ -199,6 +199,7 @@ class StudyPart:
     defenses: tuple[str, ...] = ()  # families that it shows; empty: all
     models: tuple[str, ...] = ()  # names that it shows; empty: all
     datasets: tuple[str, ...] = ()  # names that it shows; empty: all
+    parties: tuple[str, ...] = ()  # names of the passive parties that ``distributions`` shows; empty: all
     rankings: tuple[tuple[str, ...], ...] = ()  # groups of columns; the page names the best column of each group
     baseline: str = ""  # title of the column that a trade-off plot draws as a horizontal line
     on_request: bool = False  # whether it runs only if it is named

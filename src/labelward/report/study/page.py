@@ -420,7 +420,7 @@ class StudyReport:
             for task in sorted(tasks, key=lambda each: each.seed):
                 for name, by_party in embeddings_by_class(task, self.result.jobs[task], self._out).items():
                     target = _TARGETS.get(name, name)
-                    for party in part.columns or tuple(by_party):
+                    for party in part.parties or tuple(by_party):
                         pair = by_party[party]
                         edges, shares = shared_histograms(pair)
                         found = overlaps.setdefault(party, {}).setdefault(target, [])
