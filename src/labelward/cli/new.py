@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sys
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -58,4 +60,6 @@ def new_attack(
         path = folder / place.format(**words)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    typer.echo(f"wrote {folder}; install it with: pip install -e {folder}, and test it with: pytest {folder}")
+    python = shlex.quote(sys.executable)
+    typer.echo(f"wrote {folder}; install it with: {python} -m pip install -e {folder}")
+    typer.echo(f"test it with: {python} -m pytest {folder}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from labelward.errors import DependencyError
+from labelward.installation import missing_library
 from labelward.report.formatting import decimals
 from labelward.report.summary import Spread
 
@@ -229,9 +229,7 @@ def _render(draw: Callable[[Axes], None], height: float = _SIZE[1]) -> str:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DependencyError(
-            "the page needs matplotlib: pip install 'labelward[report]'", code="dependency", value="matplotlib"
-        ) from error
+        raise missing_library("the page", "matplotlib", "report") from error
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "study", "font.size": 8, "text.parse_math": False}):
         figure = Figure(figsize=(_SIZE[0], height))
         FigureCanvasSVG(figure)
