@@ -56,6 +56,15 @@ def test_the_job_of_the_contract_parses():
     assert job.run.seeds == (1, 2, 3, 4, 5)
 
 
+def test_every_line_of_the_template_says_what_it_is_for():
+    """A key has a comment in its line; the kind of an attack has it in the line of the section."""
+    lines = template().splitlines()
+    for above, line in zip(lines, lines[1:], strict=False):
+        if line and not line.startswith("#"):
+            assert " # " in line or (line.startswith("kind = ") and above.startswith("[[attack]]  ")), line
+            assert len(line) <= 140
+
+
 @pytest.mark.parametrize(
     ("tables", "code", "field", "value"),
     [
