@@ -4,6 +4,7 @@ import datetime as dt
 import math
 import pickle
 import string
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def test_the_job_of_the_contract_parses():
 def test_every_line_of_the_template_says_what_it_is_for():
     """A key has a comment in its line; the kind of an attack has it in the line of the section."""
     lines = template().splitlines()
-    for above, line in zip(lines, lines[1:], strict=False):
+    for above, line in pairwise(lines):
         if line and not line.startswith("#"):
             assert " # " in line or (line.startswith("kind = ") and above.startswith("[[attack]]  ")), line
             assert len(line) <= 140

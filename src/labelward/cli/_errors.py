@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from labelward.cli._output import warn
+from labelward.cli._output import complain, warn
 from labelward.errors import (
     DataNote,
     DataWarning,
@@ -37,7 +37,7 @@ _LONGEST = 10_000  # characters of an error: what is quoted in it is shorter
 
 def fail(message: str, code: int, label: str = "error") -> NoReturn:
     """Print a message as one line on stderr and exit with a code."""
-    typer.echo(quoted(f"{label}: {' '.join(message.split())}", _LONGEST), err=True)
+    complain(quoted(f"{label}: {' '.join(message.split())}", _LONGEST))
     raise typer.Exit(code)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from labelward.cli._options import example
 from labelward.errors import InputError, OutputError
 
 new = typer.Typer(help="Make a package with a component of one's own.", no_args_is_help=True)
@@ -28,7 +29,7 @@ def _root() -> None:
     pass
 
 
-@new.command("attack")
+@new.command("attack", epilog=example("labelward new attack last-tree"))
 def new_attack(
     name: Annotated[str, typer.Argument(help="Kind of the attack in job files, such as last-tree.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the package; left out: labelward-NAME.")] = None,
