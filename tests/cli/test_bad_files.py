@@ -94,6 +94,18 @@ def test_there_are_fourteen() -> None:
     assert len(BEYOND_REPAIR) >= 14
 
 
+def test_unusable_columns_of_all_parties_are_named_at_once(tmp_path: Path, call: Call) -> None:
+    texts = [[f"{letter}{row}" for row in range(120)] for letter in "abc"]
+    write_table(tmp_path / "table.csv", a1=texts[0], t0=texts[1], t2=texts[2])
+    job = write_job(tmp_path, ENCRYPTED)
+    refused(call("audit", job, "--out", tmp_path / "out", "--quiet"), "'a1'", "'t0'", "'t2'", "drop")
+    job.write_text(job.read_text().replace("[data]", '[data]\ndrop = ["a1", "t0", "t2"]'))
+    job.write_text(job.read_text().replace('["a0", "a1"]', '["a0"]').replace('["t0", "t1", "t2"]', '["t1"]'))
+    plan = call("plan", job)
+    assert plan.exit_code == 0, plan.output
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("positive", ["ja", "JA", "", "🙂"])
 def test_a_positive_that_is_no_class(tmp_path: Path, call: Call, positive: str) -> None:
     write_table(tmp_path / "table.csv", label=np.where(np.arange(120) % 2, "jà", "nein").tolist())
