@@ -13,7 +13,7 @@ import pytest
 import labelward
 
 ROOT = Path(labelward.__file__).parent
-BASE = {"errors", "parameters", "rng", "registry", "job"}
+BASE = {"errors", "installation", "parameters", "rng", "registry", "job"}
 PARTS = {"he", "kernels", "messages", "party", "policy", "privacy", "transport"}
 FEATURES = {"attacks", "data", "defenses", "protocols"}
 STORED = {"runs", "metrics"}
@@ -22,6 +22,7 @@ STUDIED = RUNTIME | {"leakage", "planning", "auditing"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "installation": {"errors"},
     "rng": {"errors"},
     "extensions": {"errors"},
     "registry": {"errors", "extensions"},

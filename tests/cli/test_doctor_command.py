@@ -32,6 +32,26 @@ def test_an_unknown_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Traceback" not in told.stderr
 
 
+_WHOLE = """
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from labelward.auditing.audit import audit
+from labelward.cli.audit import demo_job
+from labelward.jit import watching_compilation
+from labelward.job import EncryptionSection
+
+job = demo_job(small=False)
+open = EncryptionSection(engine="plain", insecure=True)
+job = replace(job, run=replace(job.run, seeds=job.run.seeds[:1]), encryption=open)
+seen = []
+with tempfile.TemporaryDirectory() as folder, watching_compilation(lambda done, running: seen.append(done)):
+    audit(job, Path(folder) / "audit")
+print(len(seen))
+"""
+"""The whole demo, but for encryption and further seeds: how many events of compilation it has."""
+
+
 @pytest.mark.slow
 def test_warm_leaves_nothing_to_compile_for_the_demo(tmp_path: Path) -> None:
     """In new processes; the audit after it says nothing of compilation, the first one alone would."""
@@ -42,6 +62,8 @@ def test_warm_leaves_nothing_to_compile_for_the_demo(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "labelward", *words]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=True)
         said[words[0]] = ended.stderr
+    whole = subprocess.run([sys.executable, "-c", _WHOLE], env=environment, capture_output=True, text=True, check=True)
+    assert whole.stdout.split() == ["0"], whole.stdout
     assert "compiling kernels, once" in said["doctor"]
     assert "compiling" not in said["demo"]
     assert {path.name for path in tmp_path.iterdir()} == {"kernels", "demo"}

@@ -331,3 +331,23 @@ def test_scikit_learn_is_loaded_with_the_estimators_only() -> None:
     code = "import sys, labelward\nprint('sklearn' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert out.stdout.strip() == "False"
+
+
+def test_a_view_prints_what_it_holds(numbers: Numbers) -> None:
+    model = SecureBoostClassifier(n_estimators=2, max_depth=2, **OPEN).fit(*numbers)
+    view = model.views_["passive"]
+    lines = str(view).splitlines()
+    assert all(word in lines[0] for word in ("'passive'", "'active'", "complete"))
+    assert lines[1].startswith(f"{len(numbers[1])} training rows")
+    counts = view.counts()
+    for line in lines[2:]:
+        kind, total = line.split(":")[0].split()
+        found = dict(each.rsplit(" ", 1) for each in line.split(": ")[1].split(", "))
+        assert {(kind, name): int(number) for name, number in found.items()} == {
+            key: number for key, (number, _) in counts.items() if key[0] == kind
+        }
+        assert int(total) == sum(map(int, found.values()))
+    assert {line.split()[0] for line in lines[2:]} == {kind for kind, _ in counts}
+    records = sum(number for number, _ in counts.values())
+    assert repr(view) == f"<view of 'passive': {view.rows} training rows, {records} records, complete>"
+    assert "no peers" not in str(view.without_records())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from people_table import OPEN, PARTIES
 from sklearn.datasets import load_wine
 from sklearn.exceptions import NotFittedError
 
-from labelward.errors import OutputError
+from labelward.errors import DependencyError, OutputError
 from labelward.estimators import (
     FederatedForestClassifier,
     FederatedForestRegressor,
@@ -21,6 +22,7 @@ from labelward.estimators import (
     SecureBoostRegressor,
 )
 from labelward.estimators._errors import InvalidInputError
+from labelward.installation import install_command
 from refusals import refused
 
 Table = tuple[pd.DataFrame, np.ndarray]
@@ -58,12 +60,68 @@ def test_several_classes_have_values_each() -> None:
 
 def test_columns_are_told_by_name_unless_a_party_keeps_them(telecom: SecureBoostClassifier, table: Table) -> None:
     X = table[0]
-    used = {name for name, gain in zip(X.columns, telecom.feature_importances_, strict=True) if gain > 0}
-    told = telecom.explain(X[:3])
-    assert {each.name for each in told.features} == used
-    kept = telecom.explain(X[:3], names=["bank"])
-    assert {each.name for each in kept.features if each.party == "telco"} == {""}
-    assert {each.name for each in kept.features if each.party == "bank"} == used & set(PARTIES["bank"])
+    used = telecom.feature_importances_ > 0
+    told = telecom.explain(X[:30])
+    assert [each.name for each in told.features] == list(X.columns)
+    assert [each.party for each in told.features] == ["bank", "bank", "telco", "telco", "telco", "telco"]
+    np.testing.assert_array_equal(told.values.any(axis=(0, 2)), used)
+    kept = telecom.explain(X[:30], names=["bank"])
+    assert [each.label for each in kept.features[6:]] == [f"column {number}" for number in range(used[2:].sum())]
+    assert {each.party for each in kept.features[6:]} == {"telco"}
+    assert not kept.values[:, 2:6].any()
+    np.testing.assert_array_equal(kept.values[:, :2], told.values[:, :2])
+    assert sorted(kept.values[0, 6:, 0]) == sorted(told.values[0, 2:, 0][used[2:]])
+    assert np.isnan(kept.data[:, 2:]).all()  # as the active party knows them
+
+
+def test_the_values_of_a_column_are_of_that_column(numbers: Numbers) -> None:
+    """Columns of parties in any order, one of no party; splits on one column alone move no other."""
+    X, y = numbers[0].copy(), numbers[0][:, 4] > np.median(numbers[0][:, 4])
+    parties = {"active": [3, 1], "passive": [4, 0]}
+    found = SecureBoostClassifier(**SMALL, parties=parties).fit(X, y).explain(X[:20])
+    assert [each.party for each in found.features] == [
+        "passive",
+        "active",
+        "",
+        "active",
+        "passive",
+        *[""] * (X.shape[1] - 5),
+    ]
+    assert [each.label for each in found.features] == [f"x{at}" for at in range(X.shape[1])]
+    assert found.values.any(axis=(0, 2)).nonzero()[0].tolist() == [4]
+    np.testing.assert_array_equal(found.data[:, [0, 1, 3, 4]], X[:20][:, [0, 1, 3, 4]])
+    assert np.isnan(found.data[:, 2]).all()
+
+
+def test_shap_takes_the_values(telecom: SecureBoostClassifier, table: Table) -> None:
+    pytest.importorskip("shap")
+    X = table[0]
+    found = telecom.explain(X[:5], X)
+    made = found.to_shap()
+    assert made.feature_names == list(X.columns)
+    np.testing.assert_allclose(made.values.sum(axis=1) + made.base_values, found.margins[:, 0], atol=1e-12)
+    area = list(X.columns).index("area")
+    assert [text if text != "missing" else None for text in made.display_data[:, area]] == [
+        None if pd.isna(value) else value for value in X["area"][:5]
+    ]
+    one = made[0]  # what shap.plots.waterfall takes
+    assert one.base_values == found.expected[0]
+    assert one.values.shape == (6,)
+    wine, y = load_wine(return_X_y=True)
+    several = SecureBoostClassifier(**SMALL).fit(wine, np.array(["ja", "nein", "€"])[y]).explain(wine[:4])
+    assert several.outputs == ("ja", "nein", "€")
+    np.testing.assert_array_equal(several.to_shap()[:, :, "€"].values, several.values[:, :, 2])
+
+
+def test_without_shap_the_values_are_there(
+    telecom: SecureBoostClassifier, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "shap", None)
+    found = telecom.explain(table[0][:3])
+    assert found.values.shape == (3, 6, 1)
+    with refused(DependencyError, "dependency", value="shap") as caught:
+        found.to_shap()
+    assert caught.value.reason.endswith(install_command("explain"))
 
 
 def test_background_rows_are_those_given_or_the_rows_themselves(telecom: SecureBoostClassifier, table: Table) -> None:

@@ -178,4 +178,4 @@ def test_trees_need_no_torch_and_networks_say_which_extra_brings_it() -> None:
         "try:\n    SplitNetClassifier().fit(X, y)\nexcept DependencyError as error:\n    print(error)\n"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert "labelward[nets]" in out.stdout
+    assert "[nets]" in out.stdout

@@ -4,6 +4,7 @@ import datetime as dt
 import math
 import pickle
 import string
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,15 @@ def test_the_job_of_the_contract_parses():
     assert [variant.slug for variant in job.variants()] == ["none", *(f"id-lmid-xi-{xi}" for xi in (0.1, 0.3, 0.5))]
     assert {"id2graph", "clustering", "consensus"} < {attack.kind for attack in job.attacks}
     assert job.run.seeds == (1, 2, 3, 4, 5)
+
+
+def test_every_line_of_the_template_says_what_it_is_for():
+    """A key has a comment in its line; the kind of an attack has it in the line of the section."""
+    lines = template().splitlines()
+    for above, line in pairwise(lines):
+        if line and not line.startswith("#"):
+            assert " # " in line or (line.startswith("kind = ") and above.startswith("[[attack]]  ")), line
+            assert len(line) <= 140
 
 
 @pytest.mark.parametrize(

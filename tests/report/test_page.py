@@ -16,6 +16,7 @@ import pytest
 from stored_audit import JOB, LOCAL, make_leakage, make_row, make_run, write_audit
 
 from labelward.errors import Code, DependencyError, FileFormatError
+from labelward.installation import install_command
 from labelward.report.page import write_report
 from labelward.runs.schema import RESULTS_FILE, EngineInfo, append_row, run_folder, write_run
 from refusals import refused
@@ -291,4 +292,4 @@ def test_a_missing_library_is_named(audit: Callable[..., Path], monkeypatch: pyt
     monkeypatch.setitem(sys.modules, library, None)
     with refused(DependencyError, "dependency", value=library) as caught:
         write_report(folder)
-    assert "labelward[report]" in caught.value.reason
+    assert caught.value.reason.endswith(install_command("report"))

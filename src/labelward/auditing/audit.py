@@ -65,7 +65,15 @@ from labelward.planning.cost_model import CostModel, cost_model, estimate_or_non
 from labelward.policy.base import Policy
 from labelward.protocols.family import ModelFamily
 from labelward.rng import SecureRandom
-from labelward.runs.directory import check_output, locked_output, store_data, store_source, stored_job
+from labelward.runs.directory import (
+    check_output,
+    check_source,
+    locked_output,
+    source_digests,
+    store_data,
+    store_source,
+    stored_job,
+)
 from labelward.runs.estimate import Estimate
 from labelward.runs.malicious_runs import (
     DivergedRun,
@@ -153,10 +161,12 @@ def audit(
     warn_of_label_proxies(first)
     for seed in job.run.seeds[1:]:  # refuse an unusable draw before anything is written
         load_dataset(job, seed, source, private=private)
-    listed = _with_standing(job, first)
+    listed, digests = _with_standing(job, first), source_digests(source.tables)
+    if not force:
+        check_source(out, digests)  # before the job in the folder is replaced
     with locked_output(out, whole, force=force):
         _check_begun(out)
-        store_source(out, source.tables)
+        store_source(out, digests)
         private = keep_seeds(out, private)
         engine = make_engine(job.encryption)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from labelward.cli._output import warn
+from labelward.cli._output import complain, warn
 from labelward.errors import (
     DataNote,
     DataWarning,
@@ -36,8 +37,10 @@ _LONGEST = 10_000  # characters of an error: what is quoted in it is shorter
 
 
 def fail(message: str, code: int, label: str = "error") -> NoReturn:
-    """Print a message as one line on stderr and exit with a code."""
-    typer.echo(quoted(f"{label}: {' '.join(message.split())}", _LONGEST), err=True)
+    """Print a message on stderr and exit with a code: one line, but on a terminal as many as the message has."""
+    lines = [" ".join(line.split()) for line in f"{label}: {message}".splitlines()]
+    for line in lines if sys.stderr.isatty() else ["; ".join(lines)]:
+        complain(quoted(line, _LONGEST))
     raise typer.Exit(code)
 
 

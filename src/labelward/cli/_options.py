@@ -22,6 +22,11 @@ Repeat = Annotated[
 ]
 
 
+def example(line: str) -> str:
+    """Return the end of a command's help: a line as one would type it."""
+    return f"Example: {line}"
+
+
 def model_parties(run: Path) -> tuple[str, ...]:
     """Return the parties of a trained model, the active one first.
 

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from labelward.cli._output import print_table
+from labelward.cli._output import print_table, say
 
 if TYPE_CHECKING:
     from labelward.report.summary import Spread, SummaryRow
@@ -45,7 +43,7 @@ def print_summary(rows: Sequence[ResultRow], budget: float | None = None, diverg
         notices = (*constant_notice(table), *scope_notice(table), *budget_notice(budget), *split_notice(table))
         notices = (*notices, *diverged_notice(diverged))
         for sentence in (*headline(table, None), *notices, *column_sentences(columns)):
-            typer.echo(sentence)
+            say(sentence)
 
 
 def _cells(table: Sequence[SummaryRow]) -> tuple[list[str], list[list[str]]]:

@@ -53,7 +53,7 @@ def _compile(part: str) -> None:
 
 
 def _job(part: str) -> Job:
-    """Return the job of the demo, small, with what one process compiles."""
+    """Return the job of the demo with one seed, and what one process compiles: some attacks need trees that err."""
     from labelward.cli.audit import demo_job
     from labelward.job import ComponentSpec, EncryptionSection
 
@@ -61,4 +61,5 @@ def _job(part: str) -> Job:
     if part == "encryption":
         model = ComponentSpec(job.model.kind, {**job.model.params, "trees": 1, "depth": 2})
         return replace(job, model=model, attacks=(), defenses=())
-    return replace(job, encryption=EncryptionSection(engine="plain", insecure=True))
+    model = demo_job(small=False).model
+    return replace(job, model=model, encryption=EncryptionSection(engine="plain", insecure=True))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from labelward.cli._errors import ErrorHandlingGroup
+from labelward.cli._options import example
 from labelward.cli.attack import attack_command, score_command
 from labelward.cli.audit import audit_command, compare, demo, report
 from labelward.cli.certs import certs
@@ -26,6 +27,7 @@ from labelward.cli.view import view
 app = typer.Typer(
     cls=ErrorHandlingGroup,
     help="Vertical federated learning with private labels: train under encryption, and audit label leakage.",
+    epilog="labelward COMMAND --help ends with an example of the command.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -51,24 +53,38 @@ def _root(
     pass
 
 
-app.command("init")(init)
-app.command("audit")(audit_command)
-app.command("demo")(demo)
-app.command("plan")(plan)
-app.command("tune")(tune_command)
-app.command("train")(train_command)
-app.command("predict")(predict_command)
-app.command("party")(party_command)
-app.command("relay")(relay_command)
-app.add_typer(explain, name="explain")
-app.command("export")(export)
-app.command("attack")(attack_command)
-app.command("score")(score_command)
-app.command("list")(list_command)
-app.command("report")(report)
-app.command("compare")(compare)
-app.command("doctor")(doctor_command)
-app.add_typer(new, name="new")
-app.add_typer(view, name="view")
-app.add_typer(certs, name="certs")
-app.command()(study)
+_BEGIN, _AUDIT, _MODEL = "Begin", "Audit in a simulation", "Train and use a model"
+_BETWEEN, _RECORDS, _EXTEND = "Between companies", "Attack and inspect views", "Extend"
+
+_GUESS = "--features telco.csv --attack id2graph --classes 2 --seed 1 --out guess.parquet"
+
+_COMMANDS = (
+    (_BEGIN, "demo", demo, "labelward demo --small"),
+    (_BEGIN, "init", init, "labelward init job.toml"),
+    (_BEGIN, "list", list_command, "labelward list attacks"),
+    (_BEGIN, "doctor", doctor_command, "labelward doctor --warm"),
+    (_AUDIT, "audit", audit_command, "labelward audit job.toml --out audit"),
+    (_AUDIT, "plan", plan, "labelward plan job.toml --bandwidth 100 --latency 20"),
+    (_AUDIT, "report", report, "labelward report audit"),
+    (_AUDIT, "compare", compare, "labelward compare audit other --out compared.html"),
+    (_AUDIT, "tune", tune_command, "labelward tune tune.toml --out search"),
+    (_AUDIT, "study", study, 'labelward study id2graph --part "table 2" --seeds 1 --out study'),
+    (_MODEL, "train", train_command, "labelward train job.toml --defense none --out model"),
+    (_MODEL, "predict", predict_command, "labelward predict model --table new.csv --out predictions.csv"),
+    (_MODEL, "explain", explain, "labelward explain importance model"),
+    (_MODEL, "export", export, "labelward export model --consent telco --out model.json"),
+    (_BETWEEN, "party", party_command, "labelward party job.toml --as telco"),
+    (_BETWEEN, "relay", relay_command, "labelward relay --listen 0.0.0.0:7443 --party bank --party telco"),
+    (_BETWEEN, "certs", certs, "labelward certs new keys --party bank --party telco"),
+    (_RECORDS, "view", view, "labelward view show model/telco/view"),
+    (_RECORDS, "attack", attack_command, f"labelward attack model/telco/view {_GUESS}"),
+    (_RECORDS, "score", score_command, "labelward score guess.parquet --truth labels.csv"),
+    (_EXTEND, "new", new, "labelward new attack last-tree"),
+)
+"""Commands by task, in the order in which they are needed, each with an example."""
+
+for _panel, _name, _command, _line in _COMMANDS:
+    if isinstance(_command, typer.Typer):
+        app.add_typer(_command, name=_name, rich_help_panel=_panel, epilog=example(_line))
+    else:
+        app.command(_name, rich_help_panel=_panel, epilog=example(_line))(_command)

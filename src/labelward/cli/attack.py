@@ -12,7 +12,7 @@ import typer
 
 from labelward.cli._errors import MAX_SEED, check_output_file
 from labelward.cli._options import Force, Json
-from labelward.cli._output import pluralize, print_json, warn_insecure
+from labelward.cli._output import pluralize, print_json, say, warn_insecure
 from labelward.errors import InputError, JobError
 from labelward.job.table_formats import listed_suffixes
 
@@ -157,7 +157,7 @@ def score_command(
             by_chance = f"  (chance {chance[name]:.4f})" if name in chance else ""
             typer.echo(f"{name}  {value!r}{by_chance}")
     if evidence is not None:
-        typer.echo(_epsilon_sentence(evidence))
+        say(_epsilon_sentence(evidence))
 
 
 def _epsilon_sentence(evidence: EpsilonEvidence) -> str:

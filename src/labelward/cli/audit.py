@@ -12,7 +12,7 @@ import typer
 
 from labelward.cli._errors import check_output_file, fail, prefix_job_file
 from labelward.cli._options import Quiet, Repeat
-from labelward.cli._output import print_json, print_table, warn, warn_insecure
+from labelward.cli._output import print_json, print_table, say, warn, warn_insecure
 from labelward.cli._progress import ProgressDisplay
 from labelward.cli._summary import as_json, print_summary
 from labelward.errors import DependencyError
@@ -79,7 +79,7 @@ def compare(
     from labelward.report.comparison import compare_audits, write_comparison
 
     comparison = compare_audits(folders)
-    typer.echo(comparison.title)
+    say(comparison.title)
     for table in comparison.tables:
         print_table(table.caption, table.header, table.rows, words=table.words)
     if out is not None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labelward.cli._errors import fail
-from labelward.cli._output import pluralize
+from labelward.cli._options import example
+from labelward.cli._output import pluralize, say
 from labelward.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ Days = Annotated[int, typer.Option(min=1, max=_MAX_DAYS, help="Validity of the c
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 
 
-@certs.command()
+@certs.command(epilog=example("labelward certs new keys --party bank --party telco --address bank.example"))
 def new(
     folder: Folder,
     party: Annotated[
@@ -71,12 +72,12 @@ def new(
         )
     typer.echo(f"wrote {folder / _AUTHORITY_FOLDER}: authority.crt, {_AUTHORITY_KEY}")
     if not address:
-        typer.echo(f"no --address was given, so no party can connect to {listener} yet")
-    typer.echo("Send each party its folder over a confidential channel, and delete it here.")
-    typer.echo(_key_notice(folder / _AUTHORITY_FOLDER))
+        say(f"no --address was given, so no party can connect to {listener} yet")
+    say("Send each party its folder over a confidential channel, and delete it here.")
+    say(_key_notice(folder / _AUTHORITY_FOLDER))
 
 
-@certs.command("authority")
+@certs.command("authority", epilog=example("labelward certs authority own"))
 def authority_certificate(
     folder: Folder,
     name: Annotated[
@@ -90,10 +91,10 @@ def authority_certificate(
 
     _write(_authority_files(folder, new_authority(name=name, days=days)), force=force)
     typer.echo(f"wrote {folder}: authority.crt (valid for {pluralize(days, 'day')}), {_AUTHORITY_KEY}")
-    typer.echo(_key_notice(folder))
+    say(_key_notice(folder))
 
 
-@certs.command("party")
+@certs.command("party", epilog=example("labelward certs party keys/shop --party shop --authority own"))
 def party_certificate(
     folder: Folder,
     party: Party,
@@ -132,7 +133,7 @@ def party_certificate(
     typer.echo(f"wrote {folder}: {names} (valid for {pluralize(days, 'day')}){under}")
 
 
-@certs.command()
+@certs.command(epilog=example("labelward certs request later --party shop"))
 def request(folder: Folder, party: Party, address: Addresses = None, force: Force = False) -> None:
     """Create a key and a signing request for your company's or your partner's authority."""
     from labelward.transport.certificates import check_party_name, new_request
@@ -145,7 +146,7 @@ def request(folder: Folder, party: Party, address: Addresses = None, force: Forc
     typer.echo(f"Then run: labelward certs check {folder} --as {party}")
 
 
-@certs.command()
+@certs.command(epilog=example("labelward certs check keys/bank --as bank"))
 def check(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder given in the job file.")],
     party: Annotated[str, typer.Option("--as", metavar="NAME", help="Name of the party.")],

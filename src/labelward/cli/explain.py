@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labelward.cli._errors import check_output_file
-from labelward.cli._options import Force, Json, model_parties, resolve_tables
+from labelward.cli._options import Force, Json, example, model_parties, resolve_tables
 from labelward.cli._output import pluralize, print_json, print_table, warn
 from labelward.errors import InputError
 
@@ -24,7 +24,7 @@ Names = Annotated[
 ]
 
 
-@explain.command("importance")
+@explain.command("importance", epilog=example("labelward explain importance model --names telco"))
 def show_importance(run_dir: Run, names: Names = None, json: Json = False) -> None:
     """Print the number of splits and their gain for each column."""
     found = _importance(run_dir, names or [])
@@ -44,7 +44,7 @@ def show_importance(run_dir: Run, names: Names = None, json: Json = False) -> No
         print_table("", header, rows, words=2)
 
 
-@explain.command("tree")
+@explain.command("tree", epilog=example("labelward explain tree model 0 --svg tree.svg"))
 def show_tree(
     run_dir: Run,
     number: Annotated[int, typer.Argument(metavar="TREE", min=0, help="Index of the tree, from 0.")],
@@ -67,7 +67,7 @@ def show_tree(
         typer.echo(f"wrote {svg}")
 
 
-@explain.command("rows")
+@explain.command("rows", epilog=example("labelward explain rows model --table new.csv --out shap.parquet"))
 def explain_command(
     run_dir: Run,
     out: Annotated[Path, typer.Option(help="Output file for the SHAP values (.parquet).")],

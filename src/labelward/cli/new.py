@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sys
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from labelward.cli._options import example
 from labelward.errors import InputError, OutputError
 
 new = typer.Typer(help="Make a package with a component of one's own.", no_args_is_help=True)
@@ -26,7 +29,7 @@ def _root() -> None:
     pass
 
 
-@new.command("attack")
+@new.command("attack", epilog=example("labelward new attack last-tree"))
 def new_attack(
     name: Annotated[str, typer.Argument(help="Kind of the attack in job files, such as last-tree.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the package; left out: labelward-NAME.")] = None,
@@ -58,4 +61,6 @@ def new_attack(
         path = folder / place.format(**words)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    typer.echo(f"wrote {folder}; install it with: pip install -e {folder}, and test it with: pytest {folder}")
+    python = shlex.quote(sys.executable)
+    typer.echo(f"wrote {folder}; install it with: {python} -m pip install -e {folder}")
+    typer.echo(f"test it with: {python} -m pytest {folder}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labelward.cli._errors import MAX_SEED, prefix_job_file
-from labelward.cli._output import print_json, print_table, warn_insecure
+from labelward.cli._output import print_json, print_table, say, warn_insecure
 from labelward.errors import InputError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _print(found: CostEstimate) -> None:
     workers = "1 worker" if costs.workers == 1 else f"{costs.workers} workers"
     print_table(f"Measured here: {kernel}{workers}", ("operation", "µs"), units, words=1)
     for sentence in _sentences(found):
-        typer.echo(sentence)
+        say(sentence)
 
 
 def _print_network(found: NetTraffic) -> None:
@@ -164,7 +164,7 @@ def _print_network(found: NetTraffic) -> None:
     lines = [(title, *(by.get(name, "–") for name in (active, *passive))) for title, by in figures.items()]
     title = f"{found.dataset or 'remote data'}, {count(found.rows)} rows, {count(found.epochs)} epochs"
     print_table(title, ("bytes of arrays", active, *passive), lines, words=1)
-    typer.echo(f"All views: {data_size(sum(found.views.values()))} at most, headers of messages apart.")
+    say(f"All views: {data_size(sum(found.views.values()))} at most, headers of messages apart.")
 
 
 def _print_logistic(found: LogisticCost) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from labelward.cli._errors import fail
 from labelward.cli._options import Quiet
-from labelward.cli._output import print_table, warn
+from labelward.cli._output import print_table, say, warn
 from labelward.cli._progress import ProgressDisplay
 from labelward.errors import DependencyError, InputError
 
@@ -156,5 +156,5 @@ def _print(report: StudyReport) -> None:
         print_table("", header, rows, words=3)
     for section in report.sections:
         for sentence in section.verdicts:
-            typer.echo(sentence)
-    typer.echo(report.verdict())
+            say(sentence)
+    say(report.verdict())

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from labelward.cli._errors import fail
-from labelward.cli._output import pluralize, print_table, warn, warn_insecure
+from labelward.cli._options import example
+from labelward.cli._output import pluralize, print_table, say, warn, warn_insecure
 from labelward.errors import FileFormatError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ view = typer.Typer(help="Inspect stored views, or purge them.", no_args_is_help=
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a stored view.")]
 
 
-@view.command("show")
+@view.command("show", epilog=example("labelward view show model/telco/view --messages 3"))
 def show_command(
     folder: Folder, messages: Annotated[int, typer.Option(min=0, help="Also print this number of records.")] = 0
 ) -> None:
@@ -32,7 +33,7 @@ def show_command(
     opened = View.load(folder)
     header = opened.header
     if header.insecure:
-        typer.echo(f"INSECURE: {', '.join(header.insecure)}; do not use this setting between companies")
+        say(f"INSECURE: {', '.join(header.insecure)}; do not use this setting between companies")
     typer.echo(f"view of {header.party!r} ({header.role}), with {', '.join(map(repr, header.peers)) or 'no peers'}")
     typer.echo(f"labelward {header.version}, format {header.format}; engine {header.engine}, {header.bits} bits")
     typer.echo(f"{header.rows[0]} training rows, {header.rows[1]} prediction rows")
@@ -45,7 +46,7 @@ def show_command(
         typer.echo(f"{kind}{origin}: {type(record).__name__} {list(step)} {_fields(record)}")
 
 
-@view.command("digest")
+@view.command("digest", epilog=example("labelward view digest model/telco/view"))
 def digest_command(folder: Folder) -> None:
     """Print a SHA-256 digest of the view content; it is equal for equal runs, independent of keys and machine."""
     from labelward.party.view import View
@@ -53,7 +54,7 @@ def digest_command(folder: Folder) -> None:
     typer.echo(View.load(folder).digest())
 
 
-@view.command("verify")
+@view.command("verify", epilog=example("labelward view verify model/telco/view"))
 def verify_command(
     folder: Folder,
     peer: Annotated[
@@ -85,7 +86,7 @@ def verify_command(
         typer.echo("no share was compared, so records may be missing at the end")
 
 
-@view.command("purge")
+@view.command("purge", epilog=example("labelward view purge audit --views"))
 def purge_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a run, of a party in it, or of a view.")],
     views: Annotated[bool, typer.Option("--views", help="Views only.")] = False,
@@ -104,15 +105,17 @@ def purge_command(
         return
     rows = [(each.kind, str(each.folder), f"{len(each.files):,}", f"{each.size:,}") for each in found]
     print_table("", ("kind", "folder", "files", "bytes"), rows, words=2)
-    typer.echo("Models, results and tables are kept. Attacks on deleted views cannot be repeated,")
-    typer.echo("and an unfinished run cannot be resumed without its view and checkpoints.")
+    say(
+        "Models, results and tables are kept. Attacks on deleted views cannot be repeated, and an unfinished run "
+        "cannot be resumed without its view and checkpoints."
+    )
     if not yes and not _confirmed():
         fail("nothing was deleted", 2, "stopped")
     purge_targets(found)
     typer.echo(
         f"deleted {pluralize(sum(len(each.files) for each in found), 'file')}; purged.json in each folder lists them"
     )
-    typer.echo("Backups, snapshots and copies are not deleted, and a disk may still contain the data.")
+    say("Backups, snapshots and copies are not deleted, and a disk may still contain the data.")
 
 
 def _warn_of_leaks(opened: View) -> None:
@@ -157,7 +160,7 @@ def _print_counts(opened: View) -> None:
         for (kind, name), (number, size) in counts
     ]
     print_table("", ("record", "type", "number", "bytes sent", "bytes stored"), rows, words=2)
-    typer.echo("Received ciphertexts are stored as digests, which are smaller than the messages.")
+    say("Received ciphertexts are stored as digests, which are smaller than the messages.")
 
 
 def _print_queries(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -226,6 +226,29 @@ def encode_columns(
         dates=known.dates or frozenset(),
         private=private,
     )
+
+
+def encode_all(parties: Iterable[Callable[[], PartyDataset]]) -> tuple[PartyDataset, ...]:
+    """Return the encoded columns of all parties, each made by a call.
+
+    Raises:
+        DataError: columns cannot be used; names those of all parties.
+    """
+    made, wrong = list[PartyDataset](), list[DataError]()
+    for encode in parties:
+        try:
+            made.append(encode())
+        except DataError as error:
+            wrong.append(error)
+    if len(wrong) > 1:
+        fields = tuple(
+            name for each in wrong for name in (each.value if isinstance(each.value, tuple) else (each.field,))
+        )
+        reason = "\n".join([f"columns of {len(wrong)} parties cannot be used", *map(str, wrong)])
+        raise DataError(reason, code="columns", value=fields)
+    if wrong:
+        raise wrong[0]
+    return tuple(made)
 
 
 def assemble_dataset(

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
@@ -30,6 +31,20 @@ MAX_COLUMNS = 20_000
 _SAMPLE = 1 << 16  # bytes of the head of a file that show its separator
 _SEPARATORS = (",", ";", "\t", "|")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+_OTHERS = (
+    (b"PK\3\4", "a workbook or a zip archive; give a workbook its suffix"),
+    (b"\xd0\xcf\x11\xe0", "an old workbook, or one with a password; save it as .xlsx without one"),
+    (b"PAR1", "a Parquet file; give it the suffix .parquet"),
+    (b"\x1f\x8b", "compressed; give it the suffix .gz"),
+    (b"(\xb5/\xfd", "compressed; give it the suffix .zst"),
+    (b"%PDF", "a PDF document; export the table as text"),
+    (b"\x89PNG", "a picture; export the table as text"),
+    (b"<!doctype html", "a web page, such as one that asks for a password; download the table anew"),
+    (b"<html", "a web page, such as one that asks for a password; download the table anew"),
+)
+"""How files of other kinds begin, in lower case where they are text."""
 
 
 def read_delimited(file: Path, text: Sequence[str], form: WrittenForm) -> pa.Table:
@@ -77,8 +92,9 @@ def read_texts(
         The table, and what was recognized and can be mistaken, in phrases.
 
     Raises:
-        DataError: dates of a column can be read in two ways.
+        DataError: a row repeats the names, or dates of a column can be read in two ways.
     """
+    _refuse_repeated_names(table, place)
     told: Counter[str] = Counter()
     for position, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
         if not pa.types.is_string(column.type):
@@ -90,6 +106,22 @@ def read_texts(
             told[f"{read.form} in {name!r}"] += 1
         table = table.set_column(position, name, filled if read is None else read.values)
     return table, list(told)
+
+
+def _refuse_repeated_names(table: pa.Table, place: str) -> None:
+    """Refuse a table with a row of its names, as of files that were joined; all its columns are texts then."""
+    names = table.column_names
+    if len(names) < 2 or not all(pa.types.is_string(column.type) for column in table.columns):
+        return
+    same = pa.chunked_array([np.ones(table.num_rows, dtype=bool)])
+    for name, column in zip(names, table.columns, strict=True):
+        same = pc.and_(same, pc.equal(pc.fill_null(column, ""), name))
+        if not pc.any(same).as_py():
+            return
+    row, repeated = pc.index(same, True).as_py(), pc.sum(same).as_py() - 1
+    reason = f"row {row}, counting from 0, repeats the names of the columns"
+    reason += f", and {repeated} more do; remove them" if repeated else "; remove it"
+    raise DataError(reason, code="rows", field=place, value=row)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +200,12 @@ def _decoded(content: bytes, given: str | None, place: str) -> tuple[bytes, str]
     """Return a file's content in UTF-8 without a byte order mark, and its encoding.
 
     Raises:
-        DataError: there are bytes that the encoding does not allow, or NUL characters.
+        DataError: it is a file of another kind, or has bytes that the encoding does not allow, or NUL characters.
     """
+    start = content[:64]
+    for begin, what in _OTHERS:
+        if start.startswith(begin) or start.lstrip().lower().startswith(begin):
+            raise DataError(f"is no text: it is {what}", code="unreadable", field=place)
     marked = next(((mark, name) for mark, name in _MARKS if content.startswith(mark)), None)
     encoding = given or (marked[1] if marked else _guessed(content))
     if encoding == "utf-8":

@@ -47,6 +47,8 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
     if counts.min() < 2:
         lonely = classes[int(counts.argmin())]
         advice = "" if is_text(kind) else '; set task = "regression" in [data] if the labels are continuous'
+        if is_text(kind) and codes[0] == counts.argmin():
+            advice = "; it is in row 0, which may be a second line of names"
         reason = f"class {lonely!r} has a single row, but training and test each need one{advice}"
         raise DataError(reason, code="labels", field=where, value=lonely)
     return classes, codes

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from labelward.data import catalogue
 from labelward.data.column_partition import assign_columns, assigned_monotone, check_disjoint, rank_by_information
-from labelward.data.dataset import VerticalDataset, assemble_dataset, encode_columns, read_labels
+from labelward.data.dataset import VerticalDataset, assemble_dataset, encode_all, encode_columns, read_labels
 from labelward.data.label_holders import deal_labels
 from labelward.data.party_tables import join_tables, read_party_source, sort_by_id
 from labelward.data.splitting import DataSplit, check_split, published_split, split_rows
@@ -118,8 +119,8 @@ def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[
     if any(party.drop for party in job.parties):
         check_disjoint(job, assigned)
     constraints = assigned_monotone(job, table, assigned)
-    parties = tuple(
-        encode_columns(job, party.name, (table, columns, directions), sides, private[party.name])
+    parties = encode_all(
+        partial(encode_columns, job, party.name, (table, columns, directions), sides, private[party.name])
         for party, columns, directions in zip(job.parties, assigned, constraints, strict=True)
     )
     if len(apart):

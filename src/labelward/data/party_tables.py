@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from labelward.data.dataset import (
     PartyDataset,
     VerticalDataset,
     assemble_dataset,
+    encode_all,
     encode_columns,
     read_held_labels,
     read_labels,
@@ -160,7 +162,7 @@ def _assemble(
     else:
         targets = read_labels(job, first.table, (first.party.label, first.party.weight), place)
     split = split_rows(job.data, seed, len(targets.values), private[first.party.name])
-    parties = tuple(encode_party(job, own, split, private[own.party.name]) for own in owns)
+    parties = encode_all(partial(encode_party, job, own, split, private[own.party.name]) for own in owns)
     if first.party.unaligned is not None:
         parties = (load_unaligned(first.party, parties[0], targets, first.ids), *parties[1:])
     where = f"{place}, label column {first.party.label!r}"

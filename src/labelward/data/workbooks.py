@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from labelward.data.delimited import MAX_COLUMNS, read_texts
-from labelward.errors import DataError, DataNote, DependencyError
+from labelward.errors import DataError, DataNote
+from labelward.installation import missing_library
 from labelward.job.table_formats import WrittenForm
 
 _CONTAINER = b"\xd0\xcf\x11\xe0"  # of older versions, and of newer ones with a password
@@ -27,11 +28,7 @@ def read_workbook(file: Path, text: Sequence[str], form: WrittenForm) -> pa.Tabl
     try:
         import python_calamine as calamine
     except ImportError as error:
-        raise DependencyError(
-            "reading a workbook needs python-calamine; install labelward with the extra [excel]",
-            code="dependency",
-            field="python_calamine",
-        ) from error
+        raise missing_library("reading a workbook", "python-calamine", "excel") from error
     place = f"table {str(file)!r}"
     try:
         book = calamine.CalamineWorkbook.from_path(str(file))

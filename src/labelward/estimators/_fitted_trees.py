@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from labelward.errors import OutputError, unknown_name
+from labelward.estimators._columns import column_names, transform_columns
 from labelward.estimators._columns import read_columns as read
-from labelward.estimators._columns import transform_columns
 from labelward.estimators._errors import InvalidInputError, value_errors
+from labelward.estimators._explanation import TableExplanation, in_table_order
 from labelward.estimators._model_mixins import FittedModelMixin
 from labelward.federation.model import AlignedRows, FederatedModel
-from labelward.protocols.secureboost.explain import Explanation
 from labelward.protocols.secureboost.family import TreeFamily
 from labelward.protocols.secureboost.share import ModelShare
 
@@ -44,7 +44,7 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
 
     def explain(
         self, X: Any, background: Any = None, *, most: int = 100, names: Collection[str] | None = None
-    ) -> Explanation:
+    ) -> TableExplanation:
         """Return SHAP values: what each column adds to the margin of each row, compared with background rows.
 
         All parties are in this process and all answer, as ``labelward explain rows`` has it between companies; see
@@ -58,8 +58,9 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
                 parties, since one user holds all columns here.
 
         Returns:
-            ``features``, ``values`` [rows, features, outputs], ``expected`` [outputs] and ``margins`` [rows, outputs];
-            ``values`` add up to ``margins - expected`` over the features.
+            ``features``, all columns of X in their order, ``values`` [rows, features, outputs], ``expected`` [outputs]
+            and ``margins`` [rows, outputs]; ``values`` add up to ``margins - expected`` over the features.
+            ``to_shap()`` makes a ``shap.Explanation`` of them.
 
         Raises:
             ValueError: other columns than in training, or no such party.
@@ -73,7 +74,9 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
                     f"must be an integer ≥ 1 but got {most!r}", code="range", field="most", value=most
                 )
             behind = (rows if background is None else self._rows(background)).sample(int(most))
-            return self._model.explain(rows, behind, named)
+            found = self._model.explain(rows, behind, named)
+            names = column_names(self)
+            return in_table_order(found, rows.columns, self.shares_, self._places, names, named)
 
     def draw_tree(self, number: int, *, svg: bool = False, names: Collection[str] | None = None) -> str:
         """Return a tree as the active party can draw it: its own splits in words, the others by owner and column.

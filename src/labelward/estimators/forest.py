@@ -43,6 +43,10 @@ class FederatedForestClassifier(FederatedClassifierMixin, _Forest):
         min_child_weight: least sum of row weights in a leaf.
         monotone_constraints: for :class:`FederatedForestRegressor`; a forest has an output for each class, even of two.
         trees_at_once: how many trees grow side by side, so that the parties work at the same time.
+
+    Of scikit-learn's checks of estimators, ``check_sample_weight_equivalence_on_dense_data`` does not hold, as it does
+    not for scikit-learn's own forests: it takes a row of weight 2 for two rows, but where rows are drawn, a row of
+    weight 2 is one to draw, and not two. With ``bootstrap=False`` and ``max_samples=1.0`` it holds.
     """
 
 
@@ -50,5 +54,5 @@ class FederatedForestRegressor(FederatedRegressorMixin, _Forest):
     """A random forest for regression, trained across parties under encryption.
 
     Parameters and attributes are those of :class:`FederatedForestClassifier`, but for those about classes; splits are
-    chosen by the decrease of the variance.
+    chosen by the decrease of the variance. The same check of scikit-learn does not hold, for the same reason.
     """

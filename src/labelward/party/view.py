@@ -55,6 +55,26 @@ class View:
         self._header = header
         self._entries = tuple(entries)
 
+    def __repr__(self) -> str:
+        records = sum(number for number, _ in self.counts().values())
+        return f"<view of {self.party!r}: {self.rows} training rows, {records} records, {self.ended}>"
+
+    def __str__(self) -> str:
+        """Summary: whose view it is, of what run, and how many records of each type it has."""
+        header, counts = self._header, self.counts()
+        peers = ", ".join(map(repr, header.peers)) or "no peers"
+        lines = [
+            f"view of {self.party!r} ({header.role}), with {peers}: {self.ended}",
+            f"{header.rows[0]} training rows, {header.rows[1]} prediction rows; engine {header.engine}"
+            + (f", insecure ({', '.join(header.insecure)})" if header.insecure else ""),
+        ]
+        for kind in ("received", "observed", "sent", "applied"):
+            found = {name: number for (of, name), (number, _) in counts.items() if of == kind}
+            if found:
+                most = sorted(found.items(), key=lambda each: (-each[1], each[0]))
+                lines.append(f"{kind} {sum(found.values())}: {', '.join(f'{name} {number}' for name, number in most)}")
+        return "\n".join(lines)
+
     @classmethod
     def load(cls, folder: Path) -> View:
         """Open a stored view and verify its hash chain.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import DependencyError
+from labelward.installation import missing_library
 from labelward.leakage.embeddings import NEIGHBORS, ClassMap, ExplainedImage, Explanations, LabelsInEmbedding
 from labelward.report.formatting import NOTHING, decimals
 from labelward.report.plots import Image
@@ -212,9 +212,7 @@ def _png(draw: Callable[[Figure], None], size: tuple[float, float]) -> str:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DependencyError(
-            "the page needs matplotlib: pip install 'labelward[report]'", code="dependency", value="matplotlib"
-        ) from error
+        raise missing_library("the page", "matplotlib", "report") from error
     with mpl.rc_context({"font.size": 8, "text.parse_math": False}):
         figure = Figure(figsize=size, dpi=_DOTS, layout="constrained")
         FigureCanvasAgg(figure)

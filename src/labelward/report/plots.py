@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from labelward.errors import DependencyError
+from labelward.installation import missing_library
 from labelward.report.formatting import decimals
 from labelward.report.summary import Spread
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SIZE = (3.5, 2.7)  # inches
 _COLORS = ("#0067a5", "#c2410c", "#00795a", "#a3337c", "#8a6100", "#4b5fc1")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
+_LEGEND = 64  # characters beside each other in a legend
 _AREA = 28.0  # square points of a mark without a budget, and of the smallest budget
 
 
@@ -207,7 +208,7 @@ def point_plot(title: str, groups: Mapping[str, Sequence[tuple[float, float]]], 
 
     last = list(groups.values())[-1]
     words = f"{axes_names[0]} and {axes_names[1]}: {'; '.join(f'{x:.3g}, {y:.3g}' for x, y in last)}."
-    return Image(title=title, address=_render(draw), words=words)
+    return Image(title=title, address=_render(draw, horizontal=True), words=words)
 
 
 def histograms(title: str, edges: Sequence[float], lines: Mapping[str, Sequence[float]], axis: str) -> Image:
@@ -247,15 +248,21 @@ def say_where_zero_is(axes: Axes, *, horizontal: bool = True) -> None:
             axis.set_label_text(f"{axis.get_label_text()} (axis without 0)")
 
 
-def _render(draw: Callable[[Axes], None], height: float = _SIZE[1]) -> str:
+def _put_legend(axes: Axes) -> None:
+    """Put the legend above the axes, where it hides nothing."""
+    longest = max(map(len, axes.get_legend_handles_labels()[1]))
+    columns = min(3, max(1, _LEGEND // (longest + 6)))
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, fontsize=6.5, frameon=False, borderaxespad=0.2)
+
+
+def _render(draw: Callable[[Axes], None], height: float = _SIZE[1], *, horizontal: bool = False) -> str:
+    """Return the address of a drawing; ``horizontal``: say of the horizontal axis, too, where it does not include 0."""
     try:
         import matplotlib as mpl
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DependencyError(
-            "the page needs matplotlib: pip install 'labelward[report]'", code="dependency", value="matplotlib"
-        ) from error
+        raise missing_library("the page", "matplotlib", "report") from error
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "study", "font.size": 8, "text.parse_math": False}):
         figure = Figure(figsize=(_SIZE[0], height))
         FigureCanvasSVG(figure)
@@ -263,9 +270,9 @@ def _render(draw: Callable[[Axes], None], height: float = _SIZE[1]) -> str:
         draw(axes)
         axes.grid(True, linewidth=0.4, alpha=0.5)
         axes.margins(0.08, 0.1)
-        say_where_zero_is(axes, horizontal=False)
+        say_where_zero_is(axes, horizontal=horizontal)
         if len(axes.get_legend_handles_labels()[0]) > 1:
-            axes.legend(fontsize=6.5, framealpha=0.7)
+            _put_legend(axes)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -7,7 +7,7 @@ import hashlib
 from importlib import resources
 from typing import Any
 
-from labelward.errors import DependencyError
+from labelward.installation import missing_library
 
 
 def render(template: str, **content: Any) -> str:
@@ -25,9 +25,7 @@ def render(template: str, **content: Any) -> str:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise DependencyError(
-            "a page needs Jinja: pip install 'labelward[report]'", code="dependency", value="jinja2"
-        ) from error
+        raise missing_library("the page", "jinja2", "report") from error
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from labelward.errors import DependencyError
+from labelward.installation import missing_library
 from labelward.report.metrics import format_metric, metric_name, metric_of, spread_text
 from labelward.report.narrative import UNDEFENDED
 from labelward.report.plots import say_where_zero_is
@@ -71,9 +71,7 @@ def trade_off_image(party: str, rows: Sequence[SummaryRow], prefix: str) -> Trad
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DependencyError(
-            "the report needs matplotlib: pip install 'labelward[report]'", code="dependency", value="matplotlib"
-        ) from error
+        raise missing_library("the report", "matplotlib", "report") from error
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix, "font.size": 10, "text.parse_math": False}):
         plot_figure, legend_figure = Figure(figsize=_SIZE), Figure(figsize=_SIZE)
         for each in (plot_figure, legend_figure):

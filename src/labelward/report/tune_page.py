@@ -14,6 +14,7 @@ import numpy as np
 from labelward.report.formatting import decimals, percentage_points
 from labelward.report.plots import Image, curves, point_plot
 from labelward.report.summary import Spread
+from labelward.report.tables import ReportTable
 from labelward.report.templates import render
 from labelward.runs.secure_files import atomic_write
 from labelward.tuning import ledger
@@ -22,6 +23,7 @@ from labelward.tuning.ledger import Evaluation, FrontPoint, SearchRecord, Search
 PAGE_FILE = "tune.html"
 _WITHIN = 0.01
 """Utility that may be given up for less leakage, in the sentence that names one setting."""
+_NO_BREAK = "\u00a0"
 _PLACES = 40
 """Places of the hypervolume's history that are drawn, at most."""
 _CELLS = 30
@@ -152,7 +154,7 @@ def trust(search: StoredSearch) -> list[str]:
 def write_tune_page(folder: Path) -> Path:
     """Write ``tune.html`` into the folder of a search and return its path.
 
-    The page has no scripts and loads nothing from elsewhere; all content of the results is escaped.
+    The page loads nothing from elsewhere; all content of the results is escaped.
 
     Raises:
         FileFormatError: a stored file is missing, damaged or of another format version.
@@ -165,8 +167,7 @@ def write_tune_page(folder: Path) -> Path:
         search=search,
         headline=advice(search),
         trust=trust(search),
-        header=[_title(name) for name in search.record.objectives],
-        rows=_rows(search),
+        front=_front(search),
         plots=_plots(search),
         effects=_effects(search),
     )
@@ -186,10 +187,16 @@ def _title(name: str) -> str:
     return _TITLES.get(name, name)
 
 
-def _rows(search: StoredSearch) -> list[tuple[FrontPoint, str, list[str]]]:
-    """Return point, setting and objectives of each row of the table."""
+def _front(search: StoredSearch) -> ReportTable:
+    """Return the settings of the front with their objectives; lines end between figures."""
     places = range(len(search.record.objectives))
-    return [(each, setting_text(each.setting), [spread_of(each, at) for at in places]) for each in search.front]
+    header = ("setting", "values", *(_title(name) for name in search.record.objectives), "still undominated")
+    rows = []
+    for each in search.front:
+        figures = (spread_of(each, at).replace(" ", _NO_BREAK).replace(f";{_NO_BREAK}", "; ") for at in places)
+        still = {None: "not measured", True: "yes", False: "no"}[each.undominated]
+        rows.append((str(each.number), setting_text(each.setting), *figures, still))
+    return ReportTable(caption="Settings that no other beats", header=header, rows=tuple(rows), words=len(header))
 
 
 def _plots(search: StoredSearch) -> list[Image]:
@@ -228,7 +235,7 @@ def apart(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [points[at] for at in sorted(first.tolist())]
 
 
-def _effects(search: StoredSearch) -> list[tuple[str, list[str]]]:
+def _effects(search: StoredSearch) -> ReportTable:
     """Return for each variable its rank correlation with each objective over all settings compared."""
     from scipy.stats import spearmanr
 
@@ -242,5 +249,6 @@ def _effects(search: StoredSearch) -> list[tuple[str, list[str]]]:
         for at in range(len(search.record.objectives)):
             objective = [measured[at] for _, measured in seen]
             cells.append(decimals(float(spearmanr(values, objective).statistic), 2) if len(set(objective)) > 1 else "–")
-        found.append((name, cells))
-    return found
+        found.append((name, *cells))
+    header = ("variable", *(_title(name) for name in search.record.objectives))
+    return ReportTable(caption="Rank correlation of variables and objectives", header=header, rows=tuple(found))

@@ -226,17 +226,32 @@ def _write_job(folder: Path, job: Job, purpose: Purpose) -> None:
         file.write((_marker(purpose) + job.to_toml()).encode())
 
 
-def store_source(out: Path, tables: Sequence[pa.Table]) -> None:
-    """Write ``data/source.json`` with the digests of the job's tables; an audit goes on only with the same ones.
+def source_digests(tables: Sequence[pa.Table]) -> tuple[str, ...]:
+    """Return the digests of a job's tables, as an audit stores them."""
+    return tuple(map(table_digest, tables))
+
+
+def store_source(out: Path, digests: tuple[str, ...]) -> None:
+    """Write ``data/source.json`` with the digests of the job's tables, if an audit begins.
 
     Raises:
-        OutputError: a table has changed since the audit began, or the file cannot be written.
+        OutputError: as :func:`check_source`; or the file cannot be written.
     """
-    path, digests = out / "data" / SOURCE_FILE, tuple(map(table_digest, tables))
+    check_source(out, digests)
+    path = out / "data" / SOURCE_FILE
     if not path.exists():
         private_folder(path.parent)
         write_json(path, _Source(tables=digests))
-    elif read_versioned(path, _Source, _Source.VERSION).tables != digests:
+
+
+def check_source(out: Path, digests: tuple[str, ...]) -> None:
+    """Compare tables with those of the audit in a folder, which goes on only with the same ones.
+
+    Raises:
+        OutputError: a table has changed since the audit began.
+    """
+    path = out / "data" / SOURCE_FILE
+    if path.exists() and read_versioned(path, _Source, _Source.VERSION).tables != digests:
         raise OutputError(
             "the data of the job have changed since this audit began; use --force or another folder",
             code="other-run",

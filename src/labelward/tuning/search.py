@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from labelward.errors import DependencyError
+from labelward.installation import missing_library
 from labelward.job import TuneSection
 from labelward.tuning.space import Setting, Value, Variable
 
@@ -291,12 +291,7 @@ def sampler_of(kind: str, seed: int) -> Any:
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        raise DependencyError(
-            "Gaussian processes need torch: pip install 'labelward[tune,nets]'",
-            code="dependency",
-            field="[tune] search",
-            value=kind,
-        ) from error
+        raise missing_library("a Bayesian search", "torch", "tune", "nets", field="[tune] search") from error
     return optuna.samplers.GPSampler(seed=seed)
 
 
@@ -356,6 +351,4 @@ def require_libraries() -> None:
         import optuna  # noqa: F401
         import pymoo  # noqa: F401
     except ImportError as error:
-        raise DependencyError(
-            f"a search needs {error.name}: pip install 'labelward[tune]'", code="dependency", value=error.name
-        ) from error
+        raise missing_library("a search", str(error.name), "tune") from error

@@ -39,4 +39,4 @@ try:
 except DependencyError as error:
     print(error)
 """
-    assert "labelward[nets]" in run(code)
+    assert "[nets]" in run(code)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from labelward.errors import DependencyError
+from labelward.installation import missing_library
 
 try:
     import torch as torch
     from torch import nn as nn
 except ImportError as error:
-    raise DependencyError(
-        "attacks on split networks need torch, which is not installed; pip install 'labelward[nets]' brings it",
-        code="dependency",
-        value="torch",
-    ) from error
+    raise missing_library("an attack on split networks", "torch", "nets") from error
