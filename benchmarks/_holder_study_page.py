@@ -17,8 +17,9 @@ not to be edited. [PIVODL](explanation-what-each-party-sees.md#pivodl) says what
 
 `labelward study pivodl` on the data sets of the paper with its settings: four parties, depth 3, five trees, learning
 rate .3, λ 1, 32 buckets, labels dealt evenly, a fifth of the rows for tests, sums under masks. c = 1 and δ = 1e-5 are
-ours, since the paper gives none; ε is the paper's, and the exact one of five trees at ε 8 is 12.27. Means over the
-seeds, and the least and the largest in brackets.
+ours, since the paper gives none; ε is the paper's, and the exact one of five trees at ε 8 is 12.27. Categories are
+columns of zeros and ones, as in all studies, which is not the default of jobs. Means over the seeds, and the least and
+the largest in brackets; a dash is what was not run, and fewer than five seeds are said.
 """
 _TITLES = {"credit_default": "credit card", "bank_marketing": "bank marketing", "appliances_energy": "energy"}
 _AXES = {
@@ -46,7 +47,9 @@ def _text(series: Series | None, places: int = 3) -> str:
         return "–"
     values = list(series.values())
     mean, low, high = (_short(value, places) for value in (float(np.mean(values)), min(values), max(values)))
-    return mean if len(values) == 1 else f"{mean} ({low} to {high})" + f", {len(values)} seeds" * (len(values) < _ALL)
+    if len(values) == 1:
+        return f"{mean}, 1 seed"
+    return f"{mean} ({low} to {high})" + f", {len(values)} seeds" * (len(values) < _ALL)
 
 
 def _short(value: float | None, places: int = 3) -> str:
@@ -233,8 +236,12 @@ def _energy(found: Figures) -> str:
 def _costs(found: Figures) -> str:
     """Return Figures 10 to 16."""
     stored = found.get("costs")
-    if not stored:
-        return ""
+    if not stored or not any("encrypted" in setting.get("credit_default", {}) for setting in stored.values()):
+        return (
+            "## Figures 10 to 16: time and traffic\n\nNot run for this page; `labelward study pivodl --figure 10` runs "
+            "the first of them. [Benchmarks](ref-benchmarks.md#labels-on-several-parties) have seconds, encryptions "
+            "and bytes under a key of 2048 bits and with masks, beside SecureBoost, and their growth.\n"
+        )
     parts = [
         "## Figures 10 to 15: time and traffic\n\nCredit card, **one seed, on a busy machine**: wall seconds; those "
         "of the processor stand in [benchmarks](ref-benchmarks.md#labels-on-several-parties). Left out: the other data "
@@ -246,8 +253,7 @@ def _costs(found: Figures) -> str:
         for model, name in (("masked", "masks"), ("encrypted", "Paillier")):
             for column in ("seconds", "megabytes"):
                 cells = [
-                    _text(_first(_at(stored, f"{axis}-{value}", "credit_default", model, "none", column)), 1)
-                    for value in values
+                    _first(_at(stored, f"{axis}-{value}", "credit_default", model, "none", column)) for value in values
                 ]
                 rows.append([f"{name}, {column}", *cells])
         parts.append(f"By {title}:\n\n{_table(('', *(str(value) for value in values)), rows)}")
@@ -256,7 +262,7 @@ def _costs(found: Figures) -> str:
         [
             name,
             *(
-                _text(_first(_at(stored, f"depth-{depth}", "credit_default", model, "none", "seconds")), 1)
+                _first(_at(stored, f"depth-{depth}", "credit_default", model, "none", "seconds"))
                 for depth in _AXES["depth"][1]
             ),
         ]
@@ -266,9 +272,9 @@ def _costs(found: Figures) -> str:
     return "\n".join(parts)
 
 
-def _first(series: Series | None) -> Series | None:
-    """Return the first seed alone."""
-    return dict(list(series.items())[:1]) if series else None
+def _first(series: Series | None) -> str:
+    """Return the figure of the first seed as text."""
+    return _short(next(iter(series.values())), 1) if series else "–"
 
 
 def _far(found: Figures) -> str:
