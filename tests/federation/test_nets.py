@@ -235,7 +235,7 @@ def test_without_torch_networks_say_what_is_missing_and_trees_work(net: Callable
     path.write_text(replace(net(), encryption=with_defaults(net()).encryption).to_toml())
     ended = without_torch("train", str(path), "--out", str(tmp_path / "out"))
     assert ended.returncode == 2
-    assert "labelward[nets]" in ended.stderr
+    assert "[nets]" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "out").exists()
     listed = without_torch("list", "--json")

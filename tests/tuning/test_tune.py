@@ -497,7 +497,7 @@ def test_without_the_libraries_nothing_is_searched(
     path.write_text(small().to_toml())
     done = CliRunner().invoke(app, ["tune", str(path), "--out", str(tmp_path / "out")])
     assert done.exit_code == 2
-    assert "labelward[tune]" in done.output
+    assert "[tune]" in done.output
 
 
 def test_a_plot_draws_one_of_the_points_that_cover_each_other() -> None:
