@@ -34,7 +34,7 @@ from labelward.job import (
 from labelward.studies import find_study
 from labelward.tuning.constraints import feasible
 from labelward.tuning.evaluate import Evaluator, Task
-from labelward.tuning.ledger import LEDGER_FILE, Evaluation, FrontPoint, read_lines
+from labelward.tuning.ledger import Evaluation, FrontPoint, read_evaluations
 from labelward.tuning.pareto import hypervolume, hypervolumes, pooled_bounds
 from labelward.tuning.tune import TuneResult, tune
 
@@ -166,7 +166,7 @@ def fidelity(given: argparse.Namespace) -> Iterator[Row]:
         more = round(1.25 * given.few)
         stepwise = job_of(given.dataset, given.work, start, more, {"search": "random", "fidelity": (SHARE, 1.0)})
         for folder in folders:  # what an earlier run measured with the same draws
-            measured |= {each.key: each for each in read_lines(folder / LEDGER_FILE, Evaluation)}
+            measured |= {each.key: each for each in read_evaluations(folder)}
         first = tune(whole, out=folders[0])
         second = tune(stepwise, out=folders[1], repeat=[folders[0]], force=True)
         rows = [_by_seconds(each) for each in (first, second)]

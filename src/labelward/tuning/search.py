@@ -315,30 +315,6 @@ def distributions_of(variables: Sequence[Variable]) -> dict[str, Any]:
     return found
 
 
-def trial_of(variables: Sequence[Variable], told: Told, limits: Mapping[str, float]) -> Any:
-    """Return a finished Optuna trial."""
-    import optuna
-
-    return optuna.trial.create_trial(
-        params=dict(told.setting),
-        distributions=distributions_of(variables),
-        values=list(told.values),
-        constraints=dict(limits) or None,
-    )
-
-
-def failed_trial(variables: Sequence[Variable], setting: Setting, reason: str) -> Any:
-    """Return an Optuna trial that gave nothing, and why."""
-    import optuna
-
-    return optuna.trial.create_trial(
-        state=optuna.trial.TrialState.FAIL,
-        params=dict(setting),
-        distributions=distributions_of(variables),
-        user_attrs={"reason": reason},
-    )
-
-
 SEARCHES: Mapping[str, type[Search]] = {
     "tpe": ParzenSearch,
     "gp": GaussianSearch,
