@@ -1,12 +1,14 @@
 """Searches measured: strategies compared, few rows first, and limits on fresh seeds, start by start.
 
 Each start is a ``labelward tune`` in a folder of its own, so that a comparison that was stopped goes on. Figures are
-added to those of other starts in the file of ``--json``; ``--tables`` prints what ``docs/ref-tuning.md`` has of it.
+added to those of other starts in the file of ``--json``; ``tables`` writes those of ``docs/ref-tuning.md`` anew.
 
     python benchmarks/tuning.py strategies --dataset synthetic1 --starts 3 --json benchmarks/results/tuning.json
     python benchmarks/tuning.py fidelity --dataset synthetic2 --starts 5 --few 8 --json benchmarks/results/tuning.json
     python benchmarks/tuning.py limits --starts 3 --json benchmarks/results/tuning.json
-    python benchmarks/tuning.py tables --json benchmarks/results/tuning.json
+    python benchmarks/tuning.py seconds
+    python benchmarks/tuning.py measure --dataset credit_default --starts 3
+    python benchmarks/tuning.py tables
 """
 
 from __future__ import annotations
@@ -15,12 +17,18 @@ import argparse
 import dataclasses
 import itertools
 import json
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _tuning_page import MARGINS, STRICTER, rewritten
 
+from labelward.auditing.audit import audit
+from labelward.auditing.measure import measure
+from labelward.federation.components import with_defaults
 from labelward.job import (
     ComponentSpec,
     DataSection,
@@ -30,20 +38,22 @@ from labelward.job import (
     PartySection,
     RunSection,
     TuneSection,
+    Variant,
 )
 from labelward.studies import find_study
 from labelward.tuning.constraints import feasible
 from labelward.tuning.evaluate import Evaluator, Task
-from labelward.tuning.ledger import LEDGER_FILE, Evaluation, FrontPoint, read_lines
+from labelward.tuning.ledger import Evaluation, FrontPoint, read_evaluations
 from labelward.tuning.pareto import hypervolume, hypervolumes, pooled_bounds
+from labelward.tuning.search import SEARCHES, Told
+from labelward.tuning.space import Setting, Variable, default_variables
 from labelward.tuning.tune import TuneResult, tune
 
 UNITS = {"encrypt": 0.0087, "decrypt": 0.0024, "add": 0.000037}
 """Seconds of a textbook Paillier of 2048 bits; nothing packed, as in the paper."""
 LIMITS = {"cost": 100.0, "leakage": 0.6}
 SHARE, FRESH = 0.33, 10
-STRICTER = (0.6, 0.55, 0.52)
-MARGINS = (0.0, 1.0, 2.0)
+PAGE = Path(__file__).parents[1] / "docs" / "ref-tuning.md"
 Row = dict[str, Any]
 
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -166,7 +176,7 @@ def fidelity(given: argparse.Namespace) -> Iterator[Row]:
         more = round(1.25 * given.few)
         stepwise = job_of(given.dataset, given.work, start, more, {"search": "random", "fidelity": (SHARE, 1.0)})
         for folder in folders:  # what an earlier run measured with the same draws
-            measured |= {each.key: each for each in read_lines(folder / LEDGER_FILE, Evaluation)}
+            measured |= {each.key: each for each in read_evaluations(folder)}
         first = tune(whole, out=folders[0])
         second = tune(stepwise, out=folders[1], repeat=[folders[0]], force=True)
         rows = [_by_seconds(each) for each in (first, second)]
@@ -240,101 +250,55 @@ def _error(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
+# -- seconds ----------------------------------------------------------------------------------------------------------
 
 
-def tables(stored: dict[str, list[Row]]) -> list[str]:
-    """Return what the documentation has of stored figures, line by line."""
-    makers = {"strategies": (_strategy_table, _paired_table), "fidelity": (_fidelity_table,), "limits": (_limit_table,)}
-    made = [["", *make(stored[name])] for name, each in makers.items() if stored.get(name) for make in each]
-    return [line for table in made for line in table][1:]
+def seconds(given: argparse.Namespace) -> Iterator[Row]:
+    """Yield processor milliseconds of the search itself, with objectives that are a function of the setting."""
+    section = TuneSection(evaluations=1_000, population=20)
+    model = ComponentSpec("secureboost", {})
+    variables = default_variables(dataclasses.replace(job_of("synthetic1", given.work, 0, 1, {}), model=model), 2)
+    for strategy in ("tpe", "nsga2"):
+        for count in (20, 100, 200, 400, 800):
+            search = SEARCHES[strategy](variables, dataclasses.replace(section, search=strategy), given.first)
+            spent, done = 0.0, 0
+            while done < count:
+                start = time.process_time()
+                asked = search.ask()
+                spent += time.process_time() - start
+                told = [_made_up(variables, each) for each in asked]
+                start = time.process_time()
+                search.tell(told)
+                spent, done = spent + time.process_time() - start, done + len(asked)
+            yield {"strategy": strategy, "trainings": done, "milliseconds": round(1000 * spent / done, 2)}
 
 
-def _spread(values: Sequence[float]) -> str:
-    """Return mean and standard deviation."""
-    mean, std = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return f"{mean:.3f}±{std:.3f}".replace("0.", ".")
+def _made_up(variables: Sequence[Variable], setting: Setting) -> Told:
+    """Return three objectives that conflict."""
+    places = np.array([each.place(setting[each.name]) for each in variables])
+    learned, rough = 1 - float(np.exp(-4 * places[0])), 0.02 * float(np.sin(40 * places.sum()))
+    return Told(setting, (0.6 - 0.5 * learned + rough, float(places.mean()), 0.4 * learned + rough + 0.1))
 
 
-def _interval(values: Sequence[float]) -> str:
-    """Return the mean of differences with its 95 % interval by Student's distribution."""
-    from scipy.stats import t
-
-    mean, half = float(np.mean(values)), float(t.ppf(0.975, len(values) - 1)) * _error(np.array(values))
-    return f"{mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}]".replace("0.", ".").replace("-", "−")
-
-
-def _strategy_table(rows: Sequence[Row]) -> list[str]:
-    found = ["| table | strategy | starts | trainings | fixed bounds | pooled | within limits |", "|---" * 7 + "|"]
-    for dataset, strategy in dict.fromkeys((each["dataset"], each["strategy"]) for each in rows):
-        own = [each for each in rows if (each["dataset"], each["strategy"]) == (dataset, strategy)]
-        pooled = [each["pooled"] for each in own if each["pooled"] is not None]
-        cells = [
-            dataset,
-            strategy,
-            str(len(own)),
-            str(own[0]["trainings"]),
-            _spread([each["fixed"][-1] for each in own]),
-            _spread(pooled) if pooled else "–",
-            _spread([each["feasible"] for each in own]),
-        ]
-        found.append(f"| {' | '.join(cells)} |")
-    return found
+def measured(given: argparse.Namespace) -> Iterator[Row]:
+    """Yield processor seconds of ``measure`` and of ``audit`` for the same variant and seed, by turns."""
+    job = dataclasses.replace(job_of(given.dataset, given.work, given.first, 1, {}), tune=None)
+    job = with_defaults(dataclasses.replace(job, defenses=(Variant((ComponentSpec("local-trees", {"count": 3}),)),)))
+    measure(job, job.variants()[-1])  # compiled code is loaded
+    found: Row = {"dataset": given.dataset, "measure": [], "audit": []}
+    for turn in range(given.starts):
+        start = time.process_time()
+        measure(job, job.variants()[-1])
+        middle = time.process_time()
+        with tempfile.TemporaryDirectory() as folder:
+            audit(job, Path(folder) / str(turn))
+        found["measure"].append(round(middle - start, 3))
+        found["audit"].append(round(time.process_time() - middle, 3))
+    yield found
 
 
-_PAIRS = (
-    ("tpe with prefixes", "CMOSB, penalty", "fixed"),
-    ("random with prefixes", "CMOSB, penalty", "fixed"),
-    ("CMOSB, penalty", "MOSB", "feasible"),
-    ("CMOSB, feasible first", "MOSB", "feasible"),
-)
-"""Strategies compared start by start, and in what."""
-
-
-def _paired_table(rows: Sequence[Row]) -> list[str]:
-    found = ["| table | difference | of | starts | mean [95 %] |", "|---" * 5 + "|"]
-    for dataset in dict.fromkeys(each["dataset"] for each in rows):
-        for better, than, what in _PAIRS:
-            of = {
-                (each["strategy"], each["start"]): each[what][-1] if what == "fixed" else each[what]
-                for each in rows
-                if each["dataset"] == dataset
-            }
-            starts = [start for name, start in of if name == better and (than, start) in of]
-            if len(starts) > 1:
-                apart = [of[better, start] - of[than, start] for start in starts]
-                title = "all settings" if what == "fixed" else "within limits"
-                found.append(f"| {dataset} | {better} − {than} | {title} | {len(starts)} | {_interval(apart)} |")
-    return found
-
-
-def _fidelity_table(rows: Sequence[Row]) -> list[str]:
-    found = ["| table | start | seconds | all rows | a third first | trainings |", "|---" * 6 + "|"]
-    for each in rows:
-        few, whole = each["trainings"]
-        values = [f"{each[name]:.3f}".lstrip("0") for name in ("all rows", "few first")]
-        cells = [each["dataset"], str(each["start"]), f"{each['seconds']:.0f}", *values, f"{few} + {whole}"]
-        found.append(f"| {' | '.join(cells)} |")
-    means = [_spread([each[name] for each in rows]) for name in ("all rows", "few first")]
-    return [*found, f"| mean | {len(rows)} | | {means[0]} | {means[1]} | |"]
-
-
-def _limit_table(rows: Sequence[Row]) -> list[str]:
-    starts = len({each["start"] for each in rows})
-    titles = " | ".join(f"margin {margin:.0f}: picked, hold" for margin in MARGINS)
-    found = [f"| limit of leakage ({starts} starts) | {titles} |", "|---" * (1 + len(MARGINS)) + "|"]
-    for limit in STRICTER:
-        cells = []
-        for margin in MARGINS:
-            own = [each for each in rows if (each["limit"], each["margin"]) == (limit, margin)]
-            picked, held = sum(each["picked"] for each in own), sum(each["held"] for each in own)
-            cells.append(f"{picked}, {100 * held / picked:.1f} %" if picked else "0")
-        found.append(f"| {limit:.2f} | {' | '.join(cells)} |".replace("| 0.", "| ."))
-    return found
-
-
-PARTS = {"strategies": strategies, "fidelity": fidelity, "limits": limits}
-SAME = ("dataset", "strategy", "start", "limit", "margin")
+PARTS = {"strategies": strategies, "fidelity": fidelity, "limits": limits, "seconds": seconds, "measure": measured}
+SAME = ("dataset", "strategy", "start", "limit", "margin", "trainings")
 """What a row is about; a new one replaces that of an earlier run."""
 
 
@@ -360,7 +324,8 @@ def main() -> None:
         stored[given.part] = [*others, row]
         print(json.dumps({**row, "fixed": row["fixed"][-1]} if "fixed" in row else row), flush=True)
         given.json.write_text(json.dumps(stored, indent=1) + "\n")
-    print("\n".join(tables(stored)))
+    if given.part == "tables":
+        PAGE.write_text(rewritten(PAGE.read_text(), stored))
 
 
 if __name__ == "__main__":

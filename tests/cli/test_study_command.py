@@ -56,7 +56,7 @@ def test_a_part_is_named_in_three_ways(tmp_path: Path, call: Call, monkeypatch: 
     monkeypatch.setattr("labelward.studies.run.run_study", run)
     out = ("--out", tmp_path / "study")
     call("study", "label-inference", "--part", "second step", "--table", 2, "--table", 3, "--figure", 5, *out)
-    call("study", "label-inference", "--appendix", "--full", *out)
+    call("study", "label-inference", "--appendix", "--budget", "paper", *out)
     assert asked == [
         ("label-inference", "second step", "table 2", "table 3", "figure 5"),
         ("label-inference-full", "appendix e", "second step"),
@@ -72,7 +72,7 @@ def test_studies_are_listed_with_their_parts(call: Call) -> None:
 
 def test_options_that_a_study_lacks_are_refused(tmp_path: Path, call: Call) -> None:
     out = tmp_path / "study"
-    refused(call("study", "ica", "--full", "--out", out), "--full", "'ica'")
+    refused(call("study", "ica", "--budget", "paper", "--out", out), "--budget", "'ica'")
     refused(call("study", "ica", "--appendix", "--out", out), "'appendix'", "figure 3")
     refused(call("study", "id2grap", "--out", out), "'id2graph'?")
     refused(call("study", "ica"), "--out")

@@ -19,7 +19,6 @@ from labelward.studies.run import run_study
 from labelward.studies.searches import FIXED, POOLED, WITHIN, read_hypervolumes
 from labelward.studies.spec import Study, StudyDataset
 from labelward.tuning import ledger
-from labelward.tuning.ledger import Evaluation
 from labelward.tuning.pareto import hypervolume
 
 VARIABLES = (
@@ -53,7 +52,7 @@ def test_hypervolumes_are_those_of_the_ledgers(folder: Path) -> None:
     points = {}
     for name in ("random", "mosb"):
         task = folder / "searches" / "synthetic1" / name / "0"
-        lines = ledger.read_lines(task / ledger.LEDGER_FILE, Evaluation)
+        lines = ledger.read_evaluations(task)
         points[name] = np.array([each.points[-1].values for each in lines])
     every = np.concatenate(list(points.values()))
     bounds = np.stack([every.min(axis=0), every.max(axis=0)])

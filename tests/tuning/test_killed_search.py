@@ -28,7 +28,7 @@ QUICK: dict[str, Any] = {"variables": VARIABLES, "objectives": ["utility", "cost
 
 def stored(out: Path) -> tuple[list[Evaluation], bytes]:
     """Return ledger, in any order and without seconds, and front."""
-    found = ledger.read_lines(out / ledger.LEDGER_FILE, Evaluation)
+    found = ledger.read_evaluations(out)
     timeless = [msgspec.structs.replace(each, seconds=0.0) for each in found]
     return sorted(timeless, key=lambda each: each.key), (out / ledger.FRONT_FILE).read_bytes()
 

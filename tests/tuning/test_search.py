@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from labelward.job import TuneSection
+from labelward.tuning import search as searches
 from labelward.tuning.pareto import hypervolume
-from labelward.tuning.search import SEARCHES, EvolutionarySearch, Told
+from labelward.tuning.search import SEARCHES, EvolutionarySearch, ParzenSearch, Told
 from labelward.tuning.space import Variable
 
 MIXED = (
@@ -72,6 +73,18 @@ def test_a_real_variable_reaches_the_value_at_which_a_defense_is_off() -> None:
     variable = Variable(name="purity-threshold.threshold", low=0.5, high=1.0, off=1.0)
     assert [variable.at(each) for each in (0.0, 0.97, 0.985, 1.0)] == [0.5, 0.985, 1.0, 1.0]
     assert Variable(name="x", low=0.5, high=1.0, off=2.0).at(1.0) == 1.0
+
+
+def test_a_long_search_forgets_all_but_the_best_and_the_latest() -> None:
+    search = ParzenSearch(MIXED, TuneSection(search="tpe", evaluations=100, objectives=("utility", "cost")), 1)
+    told = list[Told]()
+    for _ in range(50):
+        told += (new := [Told(each, outcome(each)) for each in search.ask()])
+        search.tell(new)
+    kept = [tuple(each.values) for each in search._studies[0].get_trials() if each.values]
+    assert len(kept) < 2 * (searches._BEST + searches._LATEST) + searches.BATCH < len(told)
+    assert min(told, key=lambda each: each.values).values in kept
+    assert [each.values for each in told[-searches._LATEST :]] == kept[-searches._LATEST :]
 
 
 def test_operators_have_the_stated_rates() -> None:

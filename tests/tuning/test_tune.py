@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import subprocess
 import sys
@@ -276,12 +277,14 @@ def test_a_killed_search_ends_as_an_undisturbed_one(
     whole = tune(job, out=out)
     assert len(whole.evaluations) == 100
     assert len({each.key for each in whole.evaluations}) == 100
-    text = (out / ledger.LEDGER_FILE).read_bytes()
+    text = gzip.decompress((out / ledger.CLOSED_FILE).read_bytes())
     for _ in range(5 if search == "random" else 2):
         cut = int(rng.integers(0, len(text)))
+        (out / ledger.CLOSED_FILE).unlink()
         (out / ledger.LEDGER_FILE).write_bytes(text[:cut])
         assert files(tune(job, out=out)) == files(whole)
-        assert sorted((out / ledger.LEDGER_FILE).read_bytes().split(b"\n")) == sorted(text.split(b"\n"))
+        again = gzip.decompress((out / ledger.CLOSED_FILE).read_bytes())
+        assert sorted(again.split(b"\n")) == sorted(text.split(b"\n"))
 
 
 @pytest.mark.slow
@@ -452,7 +455,8 @@ def test_a_ledger_of_another_format_is_refused(small: Small, tmp_path: Path) -> 
     out = tmp_path / "out"
     tune(small(evaluations=1), out=out)
     stored = out / ledger.LEDGER_FILE
-    stored.write_bytes(stored.read_bytes().replace(b'"format":1', b'"format":9'))
+    lines = gzip.decompress((out / ledger.CLOSED_FILE).read_bytes())
+    stored.write_bytes(lines.replace(b'"format":1', b'"format":9'))
     with refused(InputError, "format-version", field=f"{stored}, line 1"):
         tune(small(evaluations=1), out=out)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -37,11 +37,11 @@ Appendix = Annotated[bool, typer.Option("--appendix", help="The parts of the pap
 Datasets = Annotated[list[str] | None, typer.Option("--datasets", help="Names, separated by commas. Default: all.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="Number of seeds. Default: as many as in the paper.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of trainings that run in parallel.")]
-Full = Annotated[
-    bool,
+Budget = Annotated[
+    Literal["small", "paper"],
     typer.Option(
-        "--full",
-        help="The paper's size: networks and epochs that need an accelerator, or 800 evaluations for each search.",
+        help="Size: small fits two cores; paper has its networks and epochs, which need an accelerator, or its 800 "
+        "evaluations for each search.",
     ),
 ]
 
@@ -56,7 +56,7 @@ def study(
     datasets: Datasets = None,
     seeds: Seeds = None,
     jobs: Jobs = 1,
-    full: Full = False,
+    budget: Budget = "small",
     quiet: Quiet = False,
 ) -> None:
     """Run tables and figures of a paper again, and compare them with the printed ones.
@@ -79,10 +79,10 @@ def study(
     parts = [*(part or ()), *(f"table {each}" for each in numbers), *(f"figure {each}" for each in figure or ())]
     if appendix:
         parts += [each.name for each in selected.parts if each.appendix] or ["appendix"]
-    if full:
+    if budget == "paper":
         if selected.full is None:
-            reason = f"is not supported by study {name!r}; remove it"
-            raise InputError(reason, code="unsupported", field="--full", value=name)
+            reason = f"has one size only in study {name!r}; remove it"
+            raise InputError(reason, code="unsupported", field="--budget", value=name)
         selected = selected.full
     names = [each.strip() for group in datasets or () for each in group.split(",") if each.strip()]
     try:

@@ -75,6 +75,6 @@ def _print(result: TuneResult) -> None:
     ]
     print_table("", ("setting", "of", *names), lines, words=2)
     if failed or refused:
-        warn(f"{refused} settings were refused and {failed} trainings failed; evaluations.jsonl has the reasons")
+        warn(f"{refused} settings were refused and {failed} trainings failed; evaluations.jsonl.gz has the reasons")
     if any(not point.feasible for point in result.front):
         warn("no setting meets the constraints; shown are those nearest to them")

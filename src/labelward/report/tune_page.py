@@ -51,7 +51,7 @@ def read_search(folder: Path) -> StoredSearch:
         record=ledger.read_one(folder / ledger.SEARCH_FILE, SearchRecord),
         summary=ledger.read_one(folder / ledger.RESULT_FILE, SearchSummary),
         front=ledger.read_lines(folder / ledger.FRONT_FILE, FrontPoint),
-        evaluations=ledger.read_lines(folder / ledger.LEDGER_FILE, Evaluation),
+        evaluations=ledger.read_evaluations(folder),
     )
 
 

@@ -44,6 +44,7 @@ PARTY_LOG = "log.jsonl"
 SEARCH_FILES = (
     "search.json",
     "evaluations.jsonl",
+    "evaluations.jsonl.gz",
     "front.jsonl",
     "result.json",
     "settings",

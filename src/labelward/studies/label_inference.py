@@ -539,7 +539,7 @@ _AT_HAND = Study(
     metric="leakage",
     claims=_CLAIMS,
     remarks="Sizes, networks and epochs fit two cores; the paper's figures are given for orientation, not for "
-    "comparison. With --full the networks and epochs are the paper's, which needs an accelerator.",
+    "comparison. With --budget paper the networks and epochs are the paper's, which needs an accelerator.",
 )
 
 LABEL_INFERENCE = replace(

@@ -16,7 +16,7 @@ from labelward.runs.secure_files import write_json
 from labelward.studies.spec import StudyTask
 from labelward.tuning import ledger
 from labelward.tuning.constraints import feasible
-from labelward.tuning.ledger import Evaluation, FrontPoint, SearchRecord
+from labelward.tuning.ledger import FrontPoint, SearchRecord
 from labelward.tuning.pareto import Points, hypervolume, hypervolumes, pooled_bounds
 
 POOLED, FIXED = "hypervolume, pooled", "hypervolume"
@@ -73,7 +73,7 @@ def read_front(folder: Path) -> list[tuple[float, ...]]:
 
 def _points(folder: Path, section: TuneSection) -> list[Points]:
     """Return for each training its points, float64 [points, objectives]."""
-    found = ledger.read_lines(folder / ledger.LEDGER_FILE, Evaluation)
+    found = ledger.read_evaluations(folder)
     return [
         np.array([point.values for point in each.points]).reshape(-1, len(section.objectives))
         for each in found

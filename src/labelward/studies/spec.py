@@ -252,7 +252,7 @@ class Study:
     metric: str = "V-measure"  # what the columns hold, in words
     claims: tuple[Claim, ...] = ()  # orders that must come out
     remarks: str = ""  # remarks on the whole study
-    full: Study | None = None  # the same study at the paper's size, which the option ``--full`` selects
+    full: Study | None = None  # the same study at the paper's size, which ``--budget paper`` selects
 
     @property
     def attackers(self) -> tuple[str, ...]:

@@ -19,12 +19,15 @@ import numpy as np
 
 from labelward.installation import missing_library
 from labelward.job import TuneSection
+from labelward.tuning.pareto import ranks_of
 from labelward.tuning.space import Setting, Value, Variable
 
 BATCH = 2
 """Settings that a strategy which learns from each asks for at a time; fixed, so that workers change nothing."""
 STARTUP = 10
 """Settings that ``tpe`` draws evenly before its model decides."""
+_BEST, _LATEST = 12, 20
+"""Settings that ``tpe`` remembers at least, once there are twice as many: the best, and the latest."""
 _EMPIRICAL = (
     {"model.trees": 5, "model.depth": 3, "model.learning_rate": 0.3},
     {"model.trees": 20, "model.depth": 7, "model.learning_rate": 0.1},
@@ -253,7 +256,22 @@ class ParzenSearch(ModelSearch):
         if self._turn < STARTUP:
             for _ in range(BATCH):
                 self._studies[0].enqueue_trial(dict(self.random()))
+        self._forget()
         return super().ask()
+
+    def _forget(self) -> None:
+        """Keep the best and the latest settings of a long search: the time of a proposal grows with their number."""
+        from optuna.trial import TrialState
+
+        study = self._studies[0]
+        trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        if len(trials) < 2 * (_BEST + _LATEST):
+            return
+        early = trials[:-_LATEST]
+        beyond = [sum(max(0.0, each) for each in trial.constraints.values()) for trial in early]
+        order = np.lexsort((ranks_of(np.array([trial.values for trial in early])), beyond))[:_BEST]
+        self._studies = [study_of(len(self.section.objectives), study.sampler)]
+        self._studies[0].add_trials([early[at] for at in sorted(order.tolist())] + trials[-_LATEST:])
 
 
 class GaussianSearch(ModelSearch):
@@ -308,30 +326,6 @@ def distributions_of(variables: Sequence[Variable]) -> dict[str, Any]:
         else:
             found[each.name] = FloatDistribution(each.low, each.high, log=each.log)
     return found
-
-
-def trial_of(variables: Sequence[Variable], told: Told, limits: Mapping[str, float]) -> Any:
-    """Return a finished Optuna trial."""
-    import optuna
-
-    return optuna.trial.create_trial(
-        params=dict(told.setting),
-        distributions=distributions_of(variables),
-        values=list(told.values),
-        constraints=dict(limits) or None,
-    )
-
-
-def failed_trial(variables: Sequence[Variable], setting: Setting, reason: str) -> Any:
-    """Return an Optuna trial that gave nothing, and why."""
-    import optuna
-
-    return optuna.trial.create_trial(
-        state=optuna.trial.TrialState.FAIL,
-        params=dict(setting),
-        distributions=distributions_of(variables),
-        user_attrs={"reason": reason},
-    )
 
 
 SEARCHES: Mapping[str, type[Search]] = {

@@ -26,9 +26,10 @@ from labelward.tuning import ledger
 from labelward.tuning.confirm import confirm, confirmed_seeds
 from labelward.tuning.constraints import excesses, feasible, penalized
 from labelward.tuning.evaluate import Evaluator, Plan, Task
+from labelward.tuning.journal import JOURNAL, write_journal
 from labelward.tuning.ledger import Evaluation, FrontPoint, Ledger, SearchRecord, SearchSummary
 from labelward.tuning.pareto import Points, front_of, hypervolume, hypervolumes, pooled_bounds, ranks_of
-from labelward.tuning.search import SEARCHES, Search, Told, failed_trial, require_libraries, trial_of
+from labelward.tuning.search import SEARCHES, Search, Told, require_libraries
 from labelward.tuning.space import Setting
 from labelward.tuning.workers import Workers, workers
 
@@ -37,7 +38,6 @@ _IDLE = 50
 _FAILURES = 8
 """Failures from which more than half ends a search."""
 _ROUNDING = 1e-9
-JOURNAL = "optuna.journal"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def tune(
             asked = run.search_all()
             front = confirm(evaluator, run.measured, _front(section, asked), watch)
         result = TuneResult(record=record, evaluations=tuple(asked), front=tuple(front))
-        _store(out, evaluator, result)
+        _store(out, evaluator, result, held)
         return result
 
 
@@ -369,7 +369,7 @@ def _front(section: TuneSection, asked: Sequence[Evaluation]) -> list[FrontPoint
     ]
 
 
-def _store(out: Path, evaluator: Evaluator, result: TuneResult) -> None:
+def _store(out: Path, evaluator: Evaluator, result: TuneResult, held: Ledger) -> None:
     """Write the front, a job file for each of its points, and the search as Optuna's dashboard reads it."""
     ledger.write_lines(out / ledger.FRONT_FILE, result.front)
     write_json(out / ledger.RESULT_FILE, summary_of(evaluator.section, result))
@@ -382,33 +382,8 @@ def _store(out: Path, evaluator: Evaluator, result: TuneResult) -> None:
         job = dataclasses.replace(job, run=dataclasses.replace(job.run, seeds=seeds))
         with atomic_write(folder / f"{point.number}.toml") as file:
             file.write(job.to_toml().encode())
-    _write_journal(out / JOURNAL, evaluator, result.evaluations)
-
-
-def _write_journal(path: Path, evaluator: Evaluator, evaluations: Sequence[Evaluation]) -> None:
-    """Write the search as an Optuna storage, which ``optuna-dashboard`` opens."""
-    import optuna
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    path.unlink(missing_ok=True)
-    section = evaluator.section
-    study = optuna.create_study(
-        study_name=evaluator.dataset,
-        directions=["minimize"] * len(section.objectives),
-        storage=JournalStorage(JournalFileBackend(str(path))),
-    )
-    variables, trials = evaluator.space.variables, []
-    for each in evaluations:
-        if each.share == 1.0 and each.points:
-            setting, values = each.compared()[-1]  # of a training that was cut short what it came to
-            told = Told(setting, values, excesses(section, values))
-            trials.append(trial_of(variables, told, dict(zip(section.constraints, told.excess, strict=True))))
-        elif each.share == 1.0:
-            trials.append(failed_trial(variables, each.setting, each.reason))
-    study.add_trials(trials)
-    path.chmod(0o600)
+    write_journal(out / JOURNAL, evaluator, result.evaluations)
+    held.close()
 
 
 def _describe(setting: Setting) -> str:
