@@ -63,7 +63,7 @@ fuzz: $(VENV)/.for-development
 figures: $(VENV)/.for-use
 	@$(BIN)/labelward study id2graph --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph"
 	@$(BIN)/labelward study ica --jobs $(JOBS) --out "$(FIGURES_OUT)/ica"
-	@$(BIN)/labelward study label-inference --jobs $(JOBS) --out "$(FIGURES_OUT)/label-inference$(if $(FULL),-full)" $(if $(FULL),--full)
+	@$(BIN)/labelward study label-inference --jobs $(JOBS) --out "$(FIGURES_OUT)/label-inference$(if $(FULL),-full)" $(if $(FULL),--budget paper)
 
 check: $(VENV)/.for-development
 	$(BIN)/ruff format --check .
