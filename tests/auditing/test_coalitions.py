@@ -133,6 +133,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "trees": {"kind": "secureboost", "trees": 2, "depth": 3},
     "sum": {"kind": "splitnn", "epochs": 1, "top": False, "bottom": "linear"},
     "top": {"kind": "splitnn", "epochs": 1, "width": 4},
+    "regression": {"kind": "logistic", "epochs": 1, "batch_size": 32},
 }
 HOLDERS: dict[str, dict[str, Any]] = {"holders": {"kind": "pivodl", "trees": 2, "depth": 3}}
 """Models without coalitions: several parties may hold labels."""
@@ -166,7 +167,7 @@ def test_every_registered_attack_reads_a_joined_view_or_says_why_not(
 ) -> None:
     """In an audit in which both passive parties collude; an attack that cannot is refused with its reason."""
     asked = entries(model)
-    encryption = {"engine": "plain", "insecure": True} if model == "trees" else None
+    encryption = {"engine": "plain", "insecure": True} if model in ("trees", "regression") else None
     sections = {"model": MODELS[model], "encryption": encryption, "defense": None, "run": {"seeds": [1]}}
     leakage = {"collude": ["telco", "shop"], "upper_bound": False}
     audited = [each for each in asked.values() if "column" not in each]  # this table has no column of two values

@@ -57,24 +57,25 @@ class BatchGradientGuess(TwoClassRanking):
         """
         validate_rows(view, own)
         self.check_labels(view.rows, aux.classes)
-        gradients = {
-            (each.epoch, each.batch): each.values.unpack().astype(np.float64)
-            for each in view.observed(WeightGradient)
-            if each.epoch < self.epochs
-        }
+        gradients: dict[tuple[int, int], list[Floats]] = {}
+        for step in view.observed(WeightGradient):
+            if step.epoch < self.epochs:  # of several members, each in turn
+                found = step.values.unpack().astype(np.float64)
+                gradients.setdefault((step.epoch, step.batch), []).append(found)
         if not gradients:
             return self.guess_of(rng.normal(size=view.rows), {})
-        x, scores = standardized_columns(own), np.zeros(view.rows)
+        x, scores, told = standardized_columns(own), np.zeros(view.rows), float(len(gradients))
         for each in view.observed(BatchRows):
-            values = gradients.get((each.epoch, each.batch))
-            if values is None:
+            parts = gradients.pop((each.epoch, each.batch), None)
+            if parts is None:
                 continue
+            values = np.concatenate(parts)
             if len(values) != x.shape[1]:
                 reason = f"{len(values)} numbers of a gradient for {x.shape[1]} encoded columns"
                 raise DataError(reason, code="columns", value=len(values))
             rows = each.rows.unpack()
             scores[rows] -= np.linalg.lstsq(x[rows].T, values, rcond=None)[0]
-        return self.guess_of(scores, {"gradients": float(len(gradients))})
+        return self.guess_of(scores, {"gradients": told})
 
 
 def standardized_columns(own: AttackerData) -> Floats:
