@@ -64,6 +64,7 @@ def _edit(job: Path, edits: dict[str, str]) -> None:
 
 
 @pytest.mark.filterwarnings("default::labelward.errors.DataNote")
+@pytest.mark.slow
 def test_three_edits_lead_to_a_report(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_customers(tmp_path / "kunden.csv")

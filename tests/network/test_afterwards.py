@@ -19,6 +19,7 @@ def consents(made: Companies, **by_party: str) -> None:
         made.edit(f"{party}.toml", "[network]", f"[network]\nconsent = {consent}")
 
 
+@pytest.mark.slow
 def test_what_is_agreed_to_is_done_and_nothing_else(tmp_path: Path) -> None:
     with companies(tmp_path / "run", TWO) as made:
         made.start_all()
