@@ -255,7 +255,7 @@ def test_no_more_rows_at_once_than_a_batch_has(monkeypatch: pytest.MonkeyPatch, 
     """The answers are as large as splits times rows, whatever the request's size."""
     monkeypatch.setattr(predict, "ANSWERS", 30)  # of 3 splits
     request = PathRequest("model", 0, 11, (), released(())) if levels else PredictRequest("model", 0, 11)
-    with blamed("a", "peer-message", message=wire_name(type(request)), step=(0,), value=11, about="10"):
+    with blamed("a", "peer-message", message=wire_name(type(request)), step=(0,), value=11, about="8"):
         ask(request, 20)
 
 

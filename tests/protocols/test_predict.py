@@ -218,3 +218,11 @@ def test_requests_that_cannot_be_served(
 ) -> None:
     with blamed("a", code, message=wire_name(type(request_)), step=(0,), value=value, about=about):
         _ask(request_)
+
+
+def test_the_size_of_a_batch_tells_an_order_of_magnitude_only() -> None:
+    """A passive party sees how many rows are asked about at once, which depends on the splits of all parties."""
+    sizes = [predict._batch(splits) for splits in range(1, 200_000, 97)]
+    assert set(sizes) <= {1 << bits for bits in range(3, 17)}
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(size * splits <= 2 * predict.ANSWERS for size, splits in zip(sizes, range(1, 200_000, 97), strict=True))

@@ -183,8 +183,12 @@ def row_batches(share: ModelShare, start: int, stop: int) -> Iterator[tuple[int,
 
 
 def _batch(splits: int) -> int:
-    """Return how many rows a batch may have at so many splits; at fewer splits no fewer."""
-    return max(8, min(BATCH, ANSWERS // max(1, splits)))
+    """Return how many rows a batch may have at so many splits; at fewer splits no fewer.
+
+    A power of two: every party sees it, and it would tell the number of splits that all parties own together.
+    """
+    most = max(8, min(BATCH, ANSWERS // max(1, splits)))
+    return 1 << (most.bit_length() - 1)
 
 
 def ask_answers(ctx: Context, share: ModelShare, own: Own, span: tuple[int, int], number: int) -> dict[str, Bits]:
