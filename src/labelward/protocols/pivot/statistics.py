@@ -136,7 +136,12 @@ class Statistics:
         ctx = self._ctx
         with ctx.phase("decrypt"):
             partials = [self._part.partial_decrypt(masked)]
-        partials += [ctx.recv(peer, PartialDecryptions, step).parts for peer in self._mpc.peers]
+        for peer in self._mpc.peers:
+            parts = ctx.recv(peer, PartialDecryptions, step).parts
+            if len(parts) != len(partials[0]):  # of other faults nobody can tell whose they are
+                reason = f"sent {len(parts)} bytes of its part where {len(partials[0])} are due"
+                raise PeerError(peer, reason, message="PartialDecryptions", step=step, code="peer-message")
+            partials.append(parts)
         with ctx.phase("decrypt"), ctx.blaming(self._mpc.peers[0], "PartialDecryptions", step):
             opened: Words = self._part.combine(masked, partials)[0].view(np.uint64)
         return opened
