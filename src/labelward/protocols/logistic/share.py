@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -11,18 +10,14 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError
 from labelward.party.evidence import Evidence
-from labelward.party.json_file import encode_checked, read_checked
+from labelward.protocols.common.json_share import JsonShare
 from labelward.protocols.logistic.columns import ColumnScale, encoded_columns
 from labelward.protocols.logistic.fixed_point import column_values
-from labelward.runs.secure_files import atomic_write
-
-FORMAT = 1
-FILE_NAME = "share.json"
 
 Floats = NDArray[np.float64]
 
 
-class LogisticShare(msgspec.Struct, frozen=True, kw_only=True):
+class LogisticShare(JsonShare, frozen=True, kw_only=True):
     """One party's part of a model.
 
     Attributes:
@@ -47,7 +42,7 @@ class LogisticShare(msgspec.Struct, frozen=True, kw_only=True):
     weights: tuple[float, ...] = ()
     intercept: float = 0.0
     classes: tuple[str, ...] = ()
-    categories: dict[str, tuple[str, ...]] = {}
+    categories: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     evidence: Evidence | None = None
 
     def scores(self, x: Floats) -> Floats:
@@ -60,15 +55,3 @@ class LogisticShare(msgspec.Struct, frozen=True, kw_only=True):
             reason = f"{x.shape[1]} columns where the share of party {self.party!r} has {len(self.scales)}"
             raise DataError(reason, code="columns", value=x.shape[1])
         return np.asarray(column_values(encoded_columns(self.scales, x)) @ np.array(self.weights))
-
-    def save(self, folder: Path) -> Path:
-        """Write the share with a checksum; :class:`~labelward.errors.OutputError` if it cannot be written."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with atomic_write(folder / FILE_NAME) as file:
-            file.write(encode_checked(self))
-        return folder / FILE_NAME
-
-    @classmethod
-    def load(cls, folder: Path) -> LogisticShare:
-        """Read a share; :class:`~labelward.errors.FileFormatError` where it is missing or damaged."""
-        return read_checked(folder / FILE_NAME if folder.is_dir() else folder, cls, FORMAT)

@@ -6,7 +6,6 @@ of FederBoost have the same form; there the active party knows all trees, and pa
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -15,13 +14,9 @@ from numpy.typing import NDArray
 
 from labelward.kernels.node_rows import children
 from labelward.party.evidence import Evidence
-from labelward.party.json_file import encode_checked, read_checked
 from labelward.protocols.common.columns import OwnRecord
+from labelward.protocols.common.json_share import JsonShare
 from labelward.protocols.pivodl.label_scale import LabelScale
-from labelward.runs.secure_files import atomic_write
-
-FORMAT = 1
-FILE_NAME = "share.json"
 
 PUBLIC = -1
 """Keeper of a leaf whose weight everybody knows."""
@@ -57,7 +52,7 @@ class SharedTree(msgspec.Struct, frozen=True):
         return np.ascontiguousarray(left), np.ascontiguousarray(right)
 
 
-class PivodlShare(msgspec.Struct, frozen=True, kw_only=True):
+class PivodlShare(JsonShare, frozen=True, kw_only=True):
     """One party's part of a model.
 
     Attributes:
@@ -84,7 +79,7 @@ class PivodlShare(msgspec.Struct, frozen=True, kw_only=True):
     trees: tuple[SharedTree, ...]
     classes: tuple[str, ...] = ()
     scale: LabelScale = LabelScale()
-    categories: dict[str, tuple[str, ...]] = {}
+    categories: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     evidence: Evidence | None = None
 
     def record_count(self, owner: int) -> int:
@@ -95,15 +90,3 @@ class PivodlShare(msgspec.Struct, frozen=True, kw_only=True):
     def sides(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return bool [records, rows]: whether each row goes left at each own split."""
         return np.array([record.goes_left(x) for record in self.own], dtype=np.bool_).reshape(len(self.own), len(x))
-
-    def save(self, folder: Path) -> Path:
-        """Write the share with a checksum; :class:`~labelward.errors.OutputError` if it cannot be written."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with atomic_write(folder / FILE_NAME) as file:
-            file.write(encode_checked(self))
-        return folder / FILE_NAME
-
-    @classmethod
-    def load(cls, folder: Path) -> PivodlShare:
-        """Read a share; :class:`~labelward.errors.FileFormatError` where it is missing or damaged."""
-        return read_checked(folder / FILE_NAME if folder.is_dir() else folder, cls, FORMAT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -11,15 +10,11 @@ from numpy.typing import NDArray
 
 from labelward.kernels.node_rows import children
 from labelward.party.evidence import Evidence
-from labelward.party.json_file import encode_checked, read_checked
 from labelward.protocols.common.columns import OwnRecord
-from labelward.runs.secure_files import atomic_write
-
-FORMAT = 1
-FILE_NAME = "share.json"
+from labelward.protocols.common.json_share import JsonShare
 
 
-class PivotShare(msgspec.Struct, frozen=True, kw_only=True):
+class PivotShare(JsonShare, frozen=True, kw_only=True):
     """One party's part of a model.
 
     Attributes:
@@ -43,14 +38,14 @@ class PivotShare(msgspec.Struct, frozen=True, kw_only=True):
     parties: tuple[str, ...]
     dealer: str
     columns: tuple[str, ...] = ()
-    own: dict[int, OwnRecord] = {}
+    own: dict[int, OwnRecord] = msgspec.field(default_factory=dict)
     nodes: tuple[int, ...] = ()
     owners: tuple[int, ...] = ()
     leaves: tuple[int, ...] = ()
     labels: tuple[int, ...] = ()
     outputs: int = 0
     classes: tuple[str, ...] = ()
-    categories: dict[str, tuple[str, ...]] = {}
+    categories: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     evidence: Evidence | None = None
 
     @property
@@ -74,15 +69,3 @@ class PivotShare(msgspec.Struct, frozen=True, kw_only=True):
                     met[place] &= sides[above] == (node == children(above)[0])
                 node = above
         return met
-
-    def save(self, folder: Path) -> Path:
-        """Write the share with a checksum; :class:`~labelward.errors.OutputError` if it cannot be written."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with atomic_write(folder / FILE_NAME) as file:
-            file.write(encode_checked(self))
-        return folder / FILE_NAME
-
-    @classmethod
-    def load(cls, folder: Path) -> PivotShare:
-        """Read a share; :class:`~labelward.errors.FileFormatError` where it is missing or damaged."""
-        return read_checked(folder / FILE_NAME if folder.is_dir() else folder, cls, FORMAT)
