@@ -15,6 +15,7 @@ added when a checkpoint has the keys.
 the file ``PARTY.hostile``.
 ``lies=KIND``: what it sends is of other cells, counts or keys than it should be.
 ``fails=STEP``: an error that nobody foresaw, when so many trees are done.
+``halts=STEP,FILE``: when so many trees are done and stored, it makes the file and goes no further.
 """
 
 from __future__ import annotations
@@ -116,6 +117,22 @@ def fails(trees: str) -> None:
         if number >= int(trees):
             raise RuntimeError("the value 42 of row c00017 is odd")
         original(self, number, *args, **more)
+
+    Checkpoints.save = save  # type: ignore[method-assign]
+
+
+def halts(value: str) -> None:
+    """Stand still at a checkpoint, so that a test can kill the process at a known place."""
+    from labelward.party.checkpoint import Checkpoints
+
+    trees, _, path = value.partition(",")
+    original = Checkpoints.save
+
+    def save(self: Any, number: int, *args: Any, **more: Any) -> None:
+        original(self, number, *args, **more)
+        if number >= int(trees):
+            Path(path).touch()
+            threading.Event().wait()
 
     Checkpoints.save = save  # type: ignore[method-assign]
 
@@ -362,6 +379,7 @@ CHANGES = {
     "transport": transport,
     "seat": seat,
     "fails": fails,
+    "halts": halts,
 }
 
 

@@ -303,6 +303,13 @@ class Companies:
             assert time.monotonic() < until, f"{party!r} never says {event!r}; {self.told()}"
             time.sleep(0.01)
 
+    def wait_for_file(self, path: Path) -> None:
+        """Wait until a party's process has made a file."""
+        until = time.monotonic() + PATIENCE
+        while not path.exists():
+            assert time.monotonic() < until, f"nobody makes {path.name!r}; {self.told()}"
+            time.sleep(0.01)
+
     def ended(self, **codes: int) -> dict[str, str]:
         """Wait for the last process of each party, and return what it said last, its error."""
         last = {each.party: each for each in self.processes}
