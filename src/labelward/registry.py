@@ -30,6 +30,7 @@ class Registry(Generic[T]):
 
     def __init__(self, family: str, package: str, entries: Sequence[str], group: Group | None = None) -> None:
         self.family, self._package, self._entries, self._group = family, package, tuple(entries), group
+        self._shipped: dict[str, type[T]] = {}
         self._added: list[type[T]] = []
 
     def classes(self) -> dict[str, type[T]]:
@@ -38,19 +39,25 @@ class Registry(Generic[T]):
         Raises:
             DependencyError: an extension has the kind of another component.
         """
-        classes: dict[str, type[T]] = {}
-        for entry in self._entries:
-            module, _, name = entry.partition(":")
-            cls = getattr(import_module(f"{self._package}.{module}" if self._package else module), name)
-            if cls.kind in classes:
-                raise ValueError(f"two {self.family}s are called {cls.kind!r}")
-            classes[cls.kind] = cls
+        classes = dict(self._shipped or self._imported())
         for name, cls in (loaded(self._group) if self._group else {}).items():
             if name in classes or name != cls.kind:
                 reason = f"is the entry point of a class of kind {cls.kind!r}; each {self.family} has a kind of its own"
                 raise DependencyError(reason, code="duplicate", field=f"labelward.{self._group} {name!r}", value=name)
             classes[name] = cls
         return classes | {cls.kind: cls for cls in self._added}  # type: ignore[attr-defined]
+
+    def _imported(self) -> dict[str, type[T]]:
+        """Return the classes of the list by kind, importing them once."""
+        classes: dict[str, type[T]] = {}
+        for entry in self._entries:
+            module, _, name = entry.partition(":")
+            cls: Any = getattr(import_module(f"{self._package}.{module}" if self._package else module), name)
+            if cls.kind in classes:
+                raise ValueError(f"two {self.family}s are called {cls.kind!r}")
+            classes[cls.kind] = cls
+        self._shipped = classes
+        return classes
 
     def add(self, cls: type[T]) -> None:
         """Add a class in this process, so that jobs may name its kind; a class that is there already stays.

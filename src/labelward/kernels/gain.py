@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.kernels.row_layout import FixedPointScales, RowLayout
-from labelward.kernels.split_search import FALLING, IMPLIED, RISING, search_bounded, search_multi_output, search_scalar
+from labelward.kernels.split_search import IMPLIED, is_monotone, search_bounded, search_multi_output, search_scalar
 
 if TYPE_CHECKING:
     from labelward.kernels.split_candidates import Candidates
@@ -129,7 +129,7 @@ def best_splits(
     units = (scales.g, hessian_scale(numbers, scales))
     open_to = np.broadcast_to(np.True_ if allowed is None else allowed, left.shape[:3])
     search = (units, limits, open_to, (best.gain, best.column, best.candidate))
-    bounded = bounds is not None or bool(np.isin(kinds, (RISING, FALLING)).any())
+    bounded = bounds is not None or is_monotone(kinds)
     if numbers.outputs > 1:
         if bounded:
             raise ValueError("monotone columns and bounds of weights are for one output")
@@ -160,9 +160,9 @@ def _fill(
     won = np.flatnonzero(best.column >= 0)
     best.left[won] = left[won, best.column[won], best.candidate[won]]
     if numbers.outputs == 1:
-        inside = None if bounds is None else bounds[won]
-        for side, sums in enumerate((best.left[won], totals[won] - best.left[won])):
-            best.weights[won, side] = leaf_weights(sums, numbers, scales, rule, 1.0, inside)[:, 0]
+        sums = np.concatenate([best.left[won], totals[won] - best.left[won]])
+        inside = None if bounds is None else np.concatenate([bounds[won]] * 2)
+        best.weights[won] = leaf_weights(sums, numbers, scales, rule, 1.0, inside).reshape(2, -1).T
 
 
 def leaf_weights(

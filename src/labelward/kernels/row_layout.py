@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -93,17 +94,17 @@ class RowLayout:
         if self.classes < 0 or self.classes == 1:
             raise ValueError(f"classes must be 0 or at least 2 but got {self.classes}")
 
-    @property
+    @cached_property
     def stored(self) -> int:
         """Number of stored gradients."""
         return self.outputs - bool(self.implied)
 
-    @property
+    @cached_property
     def count(self) -> int:
         """Position of the count."""
         return self.stored + self.hessians
 
-    @property
+    @cached_property
     def first_class(self) -> int:
         """Position of the flag of class 1, present or not."""
         return self.count + 1
@@ -113,7 +114,7 @@ class RowLayout:
         """Number of classes with flags."""
         return max(0, self.classes - 1)
 
-    @property
+    @cached_property
     def k(self) -> int:
         """Number of integers per row."""
         return self.first_class + self.flags

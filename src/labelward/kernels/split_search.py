@@ -21,6 +21,11 @@ _COUNT, _WEIGHT = IMPLIED["count"], IMPLIED["weight"]
 _NOISE = 2.0**-50  # 8 roundings: each of the two products carries at most 6
 
 
+def is_monotone(kinds: NDArray[np.int8]) -> bool:
+    """Return whether any of the columns of these kinds, int8 [F], has a monotone constraint."""
+    return bool((kinds >= RISING).any())
+
+
 @jit
 def search_scalar(
     left: Integers,

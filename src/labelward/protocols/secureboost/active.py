@@ -453,6 +453,7 @@ class TreeGrower:
         self.totals: dict[int, Integers] = {root: plan.values[self.rows.rows(root)].sum(axis=0)}
         self.bounds: dict[int, Bounds] = onto.bounds if onto else {root: (-math.inf, math.inf)}
         self.bounded = onto is not None and onto.bounded  # whether any column is monotone
+        self._pure: dict[int, bool] = {}  # whether all rows of a node have one class, once that was asked
         self.splits: dict[int, OwnedSplit] = {}
         # The level that grows: its candidates, own bins, winners, and the rows that these send left.
         self.candidates: dict[str, PartyCandidates] = {}
@@ -722,8 +723,10 @@ class TreeGrower:
             return True
         if self.plan.classes is None:
             return False
-        classes = self.plan.classes[self.rows.rows(node)]
-        return bool(classes.min() == classes.max())
+        if node not in self._pure:
+            classes = self.plan.classes[self.rows.rows(node)]
+            self._pure[node] = bool((classes == classes[0]).all())
+        return self._pure[node]
 
     # -- finish -------------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from labelward.errors import CodecError, PeerError
 from labelward.he.base import CipherBlock, Layout, PrivateKey
 from labelward.kernels.histogram import level_sums
 from labelward.kernels.node_rows import parent, sibling
-from labelward.kernels.split_search import CATEGORICAL, FALLING, RISING
+from labelward.kernels.split_search import CATEGORICAL, is_monotone
 from labelward.messages.base import Array
 from labelward.messages.tree import DecryptedSums, LevelHistograms
 from labelward.party.context import Context
@@ -75,7 +75,7 @@ class PartyHistograms:
     @property
     def monotone(self) -> bool:
         """Whether any column has a monotone constraint."""
-        return any(np.isin(block.kinds, (RISING, FALLING)).any() for block in self.blocks)
+        return any(is_monotone(block.kinds) for block in self.blocks)
 
     def described(self) -> dict[int, tuple[int, int]]:
         """Return the size and kind of each column."""
