@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-import msgspec
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from chaos import ALL, Fault, Plan, play
-from companies import PLAIN, Case, Companies, companies, sections, silent, together
+from companies import PLAIN, Case, companies, together
+from rehearsal import Network
 from troubled import Weather
 from undisturbed import Undisturbed
 
-import fixed_seeds  # noqa: F401  (so that every run splits the rows alike)
 from labelward.errors import JobError, LabelwardError
-from labelward.federation.connect import connect
-from labelward.federation.party_prediction import predict_as_party
-from labelward.federation.party_training import train_as_party
-from labelward.federation.predict import predict_table
-from labelward.federation.train import train_variant
-from labelward.job import load_job
 from labelward.messages.codec import decode_fields
 from labelward.messages.pivot import DealtParcel
 from labelward.party.transcript import read_entries
-from labelward.party.view import View
 from labelward.protocols.pivot.share import PivotShare
 
 pytestmark = pytest.mark.network
@@ -35,51 +23,20 @@ MODEL = 'kind = "pivot"\ndealer = "dealer"\ndepth = 2\nbins = 4'
 PARTIES = ("bank", "telco", "shop", "dealer")
 
 
-def train(made: Companies, party: str) -> Any:
-    run = made.run(party)
-    return train_as_party(load_job(made.job(party)), party, run, seed=1, join=partial(connect, folder=run), log=silent)
-
-
-def predict(made: Companies, party: str) -> Any:
-    out = made.folder / "there.parquet" if party == "bank" else None
-    rows, run = made.folder / f"{party}.csv", made.run(party)
-    join = partial(connect, folder=run)
-    return predict_as_party(load_job(made.job(party)), party, run, rows, out, join=join, log=silent)
-
-
-def share(folder: Path) -> PivotShare:
-    return msgspec.structs.replace(PivotShare.load(folder), model="", evidence=None)
-
-
 @pytest.mark.parametrize("encryption", [PLAIN, "bits = 512\ninsecure = true\nworkers = 1"], ids=["plain", "paillier"])
 def test_training_and_prediction(encryption: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(model=MODEL, parties=PARTIES, encryption=encryption, rows=120)
-    made = Companies(tmp_path, case)
+    network = Network(tmp_path, case, PivotShare)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "all.toml").write_text(sections(case, case.parties))
-    records = together(case.parties, partial(train, made))
-    assert not [each for each in records.values() if isinstance(each, LabelwardError)]
-    train_variant(load_job(tmp_path / "all.toml"), tmp_path / "one", seed=1)
-    for party in case.parties:
-        here, there = made.run(party) / party, tmp_path / "one" / party
-        assert share(here / "model") == share(there / "model")
-        assert View.load(here / "view").digest() == View.load(there / "view").digest()
-    assert share(made.run("bank") / "bank" / "model").nodes
-    assert records["bank"].utility
-    assert together(case.parties, partial(predict, made)) == dict.fromkeys(case.parties, case.rows)
-    tables = {party: tmp_path / f"{party}.csv" for party in case.parties}
-    predict_table(tmp_path / "one", tables, tmp_path / "here.parquet")
-    here, there = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("here", "there"))
-    assert here.column_names == there.column_names
-    for name in here.column_names:
-        np.testing.assert_array_equal(here[name], there[name])
+    assert network.train_both()["bank"].utility
+    assert network.share("bank").nodes
+    network.predict_both()
 
 
 def test_a_dealer_with_a_table_of_columns(tmp_path: Path) -> None:
     """Only the dealer itself can tell; it refuses before it deals."""
     case = Case(model=MODEL.replace('"dealer"', '"shop"'), parties=("bank", "telco", "shop"), rows=60)
-    made = Companies(tmp_path, case)
-    ended = together(case.parties, partial(train, made))
+    ended = together(case.parties, Network(tmp_path, case, PivotShare).train)
     assert isinstance(ended["shop"], JobError)
     assert (ended["shop"].code, ended["shop"].field) == ("conflict", "[model] dealer")
     assert all(isinstance(each, LabelwardError) for each in ended.values())
