@@ -13,17 +13,21 @@ Row = Mapping[str, Any]
 Stored = Mapping[str, Sequence[Row]]
 MARGINS = (0.0, 1.0, 2.0)
 STRICTER = (0.6, 0.55, 0.52)
-_PLACES = (5, 10, 15, 20, 40, 80, 140, 200)
-_PAIRS = (
-    ("tpe with prefixes", "CMOSB, penalty", "fixed"),
-    ("tpe with prefixes", "random with prefixes", "fixed"),
-    ("model of curves (not kept)", "CMOSB, penalty", "fixed"),
-    ("model of curves (not kept)", "tpe with prefixes", "fixed"),
-    ("random with prefixes", "CMOSB, penalty", "fixed"),
-    ("CMOSB, penalty", "MOSB", "feasible"),
-    ("CMOSB, feasible first", "MOSB", "feasible"),
+PLACES = (5, 10, 15, 20, 40, 80, 140, 200, 400, 800)
+"""Numbers of trainings after which a history is kept."""
+Arm = tuple[str, int]
+_PAIRS: Sequence[tuple[Arm, Arm, str]] = (
+    (("tpe with prefixes", 20), ("CMOSB, penalty", 200), "fixed"),
+    (("tpe with prefixes", 20), ("random with prefixes", 20), "fixed"),
+    (("model of curves (not kept)", 20), ("CMOSB, penalty", 200), "fixed"),
+    (("model of curves (not kept)", 20), ("tpe with prefixes", 20), "fixed"),
+    (("random with prefixes", 20), ("CMOSB, penalty", 200), "fixed"),
+    (("CMOSB, penalty", 200), ("MOSB", 200), "feasible"),
+    (("CMOSB, feasible first", 200), ("MOSB", 200), "feasible"),
+    (("CMOSB, penalty", 800), ("MOSB", 800), "feasible"),
+    (("CMOSB, feasible first", 800), ("MOSB", 800), "feasible"),
 )
-"""Strategies compared start by start, and in what."""
+"""Strategies and trainings compared start by start, and in what."""
 
 
 def rewritten(page: str, stored: Stored) -> str:
@@ -51,15 +55,15 @@ def interval(values: Sequence[float]) -> str:
 def _strategies(stored: Stored) -> list[str]:
     rows = stored["strategies"]
     found = ["| table | strategy | starts | trainings | fixed bounds | pooled | within limits |", "|---" * 7 + "|"]
-    for dataset, strategy in _groups(rows):
-        own = _of(rows, dataset, strategy)
+    for dataset, strategy, trainings in _groups(rows):
+        own = _of(rows, dataset, strategy, trainings)
         pooled = [each["pooled"] for each in own if each["pooled"] is not None]
         cells = [
             dataset,
             strategy,
             str(len(own)),
-            str(own[0]["trainings"]),
-            spread([each["fixed"][-1] for each in own]),
+            str(trainings),
+            spread([_last(each) for each in own]),
             f"{spread(pooled)} ({len(pooled)})" if pooled else "–",
             spread([each["feasible"] for each in own]),
         ]
@@ -69,12 +73,12 @@ def _strategies(stored: Stored) -> list[str]:
 
 def _history(stored: Stored) -> list[str]:
     rows = stored["strategies"]
-    found = [f"| table | strategy | starts | {' | '.join(map(str, _PLACES))} |", "|---" * (3 + len(_PLACES)) + "|"]
-    for dataset, strategy in _groups(rows):
-        own = [each["fixed"] for each in _of(rows, dataset, strategy)]
+    found = [f"| table | strategy | starts | {' | '.join(map(str, PLACES))} |", "|---" * (3 + len(PLACES)) + "|"]
+    for dataset, strategy, trainings in _groups(rows):
+        own = [each["fixed"] for each in _of(rows, dataset, strategy, trainings)]
         reached = [
-            f"{np.mean([line[place - 1] for line in own]):.3f}".lstrip("0") if len(own[0]) >= place else ""
-            for place in _PLACES
+            f"{np.mean([line[str(place)] for line in own]):.3f}".lstrip("0") if trainings >= place else ""
+            for place in PLACES
         ]
         if any(reached):
             found.append(f"| {dataset} | {strategy} | {len(own)} | {' | '.join(reached)} |")
@@ -87,7 +91,7 @@ def _differences(stored: Stored) -> list[str]:
     for dataset in dict.fromkeys(each["dataset"] for each in rows):
         for better, than, what in _PAIRS:
             of = {
-                (each["strategy"], each["start"]): each[what][-1] if what == "fixed" else each[what]
+                ((each["strategy"], each["trainings"]), each["start"]): _last(each) if what == "fixed" else each[what]
                 for each in rows
                 if each["dataset"] == dataset
             }
@@ -96,7 +100,8 @@ def _differences(stored: Stored) -> list[str]:
                 apart = [of[better, start] - of[than, start] for start in starts]
                 each = ", ".join(f"{value:+.4f}" for value in apart).replace("0.", ".").replace("-", "−")
                 title = "all settings" if what == "fixed" else "within limits"
-                found.append(f"| {dataset} | {better} − {than} | {title} | {each} | {interval(apart)} |")
+                names = f"{better[0]} ({better[1]}) − {than[0]} ({than[1]})"
+                found.append(f"| {dataset} | {names} | {title} | {each} | {interval(apart)} |")
     return found
 
 
@@ -108,8 +113,11 @@ def _fidelity(stored: Stored) -> list[str]:
         values = [f"{each[name]:.3f}".lstrip("0") for name in ("all rows", "few first")]
         cells = [each["dataset"], str(each["start"]), f"{each['seconds']:.0f}", *values, f"{few} + {whole}"]
         found.append(f"| {' | '.join(cells)} |")
-    means = [spread([each[name] for each in rows]) for name in ("all rows", "few first")]
-    return [*found, f"| mean | {len(rows)} | | {means[0]} | {means[1]} | |"]
+    for few, whole in dict.fromkeys(tuple(each["trainings"]) for each in rows):
+        own = [each for each in rows if each["trainings"] == [few, whole]]
+        means = [spread([each[name] for each in own]) for name in ("all rows", "few first")]
+        found.append(f"| mean | {len(own)} | | {means[0]} | {means[1]} | {few} + {whole} |")
+    return found
 
 
 def _limits(stored: Stored) -> list[str]:
@@ -145,12 +153,20 @@ def _measure(stored: Stored) -> list[str]:
     return found
 
 
-def _groups(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((each["dataset"], each["strategy"]) for each in rows))
+_ABOUT = ("dataset", "strategy", "trainings")
 
 
-def _of(rows: Sequence[Row], dataset: str, strategy: str) -> list[Row]:
-    return [each for each in rows if (each["dataset"], each["strategy"]) == (dataset, strategy)]
+def _groups(rows: Sequence[Row]) -> list[tuple[str, str, int]]:
+    return list(dict.fromkeys(tuple(each[name] for name in _ABOUT) for each in rows))
+
+
+def _of(rows: Sequence[Row], *about: str | int) -> list[Row]:
+    return [each for each in rows if tuple(each[name] for name in _ABOUT) == about]
+
+
+def _last(row: Row) -> float:
+    """Return the hypervolume of all trainings of a search."""
+    return float(row["fixed"][str(row["trainings"])])
 
 
 TABLES: Mapping[str, Callable[[Stored], list[str]]] = {

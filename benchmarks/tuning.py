@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _tuning_page import MARGINS, STRICTER, rewritten
+from _tuning_page import MARGINS, PLACES, STRICTER, rewritten
 
 from labelward.auditing.audit import audit
 from labelward.auditing.measure import measure
@@ -121,6 +121,11 @@ def history(result: TuneResult) -> list[float]:
     return [round(steps[end], 4) for end in np.cumsum([len(each) for each in points], dtype=np.int64)]
 
 
+def kept(values: Sequence[float]) -> dict[str, float]:
+    """Return a history after chosen numbers of trainings, and after the last."""
+    return {str(place): values[place - 1] for place in (*PLACES, len(values)) if place <= len(values)}
+
+
 def within(points: Sequence[Sequence[tuple[float, ...]]], bounds: Any) -> float:
     """Return the hypervolume of the settings within both limits, between fixed bounds."""
     every = flat(points)
@@ -146,7 +151,7 @@ def strategies(given: argparse.Namespace) -> Iterator[Row]:
                 "strategy": strategy,
                 "start": start,
                 "trainings": len(points),
-                "fixed": history(result),
+                "fixed": kept(history(result)),
                 "pooled": round(hypervolume(flat(points), pool), 4) if len(found) > 2 else None,
                 "feasible": within(points, result.record.bounds),
             }
@@ -322,7 +327,7 @@ def main() -> None:
         about = [row.get(name) for name in SAME]
         others = [each for each in stored.get(given.part, []) if [each.get(name) for name in SAME] != about]
         stored[given.part] = [*others, row]
-        print(json.dumps({**row, "fixed": row["fixed"][-1]} if "fixed" in row else row), flush=True)
+        print(json.dumps(row), flush=True)
         given.json.write_text(json.dumps(stored, indent=1) + "\n")
     if given.part == "tables":
         PAGE.write_text(rewritten(PAGE.read_text(), stored))
