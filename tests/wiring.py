@@ -121,6 +121,7 @@ class Setting:
     monotone: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     shares: Mapping[str, ModelShare] | None = None
     engine: str = "plain"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     bits: int = 0
     insecure: bool = True
     policies: Iterable[Policy] = ()
@@ -212,7 +213,7 @@ def program(setting: Setting, engine: Engine) -> Callable[[Context, Agreement], 
 
 def _run(setting: Setting) -> Run:
     wires: dict[str, Wire] = {}
-    engine = make_engine(setting.engine)
+    engine = make_engine(setting.engine, parameters=setting.parameters)
 
     def participant(party: str) -> Participant[Any]:
         def wrap(end: Transport) -> Transport:
@@ -262,7 +263,10 @@ def readable_content(view: View) -> list[bytes]:
     """Return a view's content without all that tells of ciphertexts: what two engines must agree on."""
     lines = []
     for kind, peer, name, step, fields in view.content():
+        if name == "LevelRows":
+            continue
         plain = {key: value for key, value in fields.items() if not isinstance(value, CipherDigest)}
+        plain.pop("spacing", None)
         lines.append(msgspec.msgpack.encode([kind, peer, name, step, plain]))
     return sorted(lines)
 

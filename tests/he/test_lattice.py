@@ -20,7 +20,7 @@ from labelward.errors import EncryptionError
 from labelward.he import engine
 from labelward.he.base import Integers, Layout
 from labelward.he.lattice import LatticeEngine, loops
-from labelward.he.lattice.digits import LEAST_FLOOD, PACKED, digits_of, known_noise, noise_deviation
+from labelward.he.lattice.digits import LEAST_FLOOD, PACKED, digits_of, known_noise, noise_deviation, places
 from labelward.he.lattice.draws import SEED_BYTES, Stream
 from labelward.he.lattice.key_material import material_size
 from labelward.he.lattice.keys import LatticePrivateKey
@@ -158,8 +158,8 @@ def noise_of(key: LatticePrivateKey, sums: int, rows: int) -> tuple[NDArray[np.f
     raw = np.empty_like(words)
     for i in range(batches):
         part = slice(i * PACKED, (i + 1) * PACKED)
-        window = SECURE_DEGREE // PACKED
-        loops.open_packed(ring(SECURE_DEGREE), packed[i], words[part], key._secrets.packing, window, 1.0, raw[part])
+        at = places(SECURE_DEGREE, 1)
+        loops.open_packed(ring(SECURE_DEGREE), packed[i], words[part], key._secrets.packing, at, 1.0, raw[part])
     noise = raw - expected * digits.step
     return (noise + PRIMES[0] // 2) % PRIMES[0] - PRIMES[0] // 2.0, digits
 

@@ -19,7 +19,7 @@ from labelward.he import engine
 from labelward.he.base import Layout
 from labelward.he.lattice import loops, sealing
 from labelward.he.lattice.ciphertexts import LatticeRows, LatticeSums
-from labelward.he.lattice.digits import digits_of, known_noise
+from labelward.he.lattice.digits import digits_of, known_noise, places
 from labelward.he.lattice.draws import Stream
 from labelward.he.lattice.keys import LatticePrivateKey
 from labelward.he.lattice.ring import PRIMES, Q0, Q1, Reals, balanced
@@ -208,7 +208,7 @@ def test_sealed_words_do_not_go_with_the_errors(key: LatticePrivateKey) -> None:
     for i in range(len(packed)):
         part = slice(i * 32, (i + 1) * 32)
         loops.open_packed(
-            key.public.elements.ring, packed[i], words[part], key._secrets.packing, N // 32, 1.0, raw[part]
+            key.public.elements.ring, packed[i], words[part], key._secrets.packing, places(N, 1), 1.0, raw[part]
         )
     known = (groups == 0).T @ e
     assert np.abs(raw).max() < digits.step / 2

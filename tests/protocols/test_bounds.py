@@ -182,7 +182,7 @@ def test_numbers_that_the_bytes_have_no_room_for(private: PrivateKey, monkeypatc
         pytest.fail("room was made for the rows")
 
     monkeypatch.setattr(type(private.public), "allocate_rows", refuse_rows)
-    arriving = IncomingRows(Fed(EncryptedTreeRows(3, 0, 7, block)), private.public, EncryptedTreeRows, 3, n)
+    arriving = IncomingRows(Fed(EncryptedTreeRows(3, 0, 7, block)), private.public, EncryptedTreeRows, (3,), n)
     with blamed("active", "peer-message", message="TreeRows", step=(3, 0), about="100000 numbers a row"):
         next(arriving.chunks())
 

@@ -372,6 +372,18 @@ def test_of_encrypted_trees() -> None:
     assert compare(runs).compared["TreeRows"] > 0
 
 
+@pytest.mark.parametrize(("kind", "defense"), [("secureboost", "none"), ("secureboost", "id-lmid"), ("forest", "none")])
+@pytest.mark.parametrize("reencrypt", ["auto", "1", "4"])
+def test_of_rows_that_are_encrypted_again(kind: str, defense: str, reencrypt: str) -> None:
+    """Order, sizes and absence of the rows of a level: also of nodes that a party may not know."""
+    job = job_of({"kind": kind, "trees": 1}, defense)
+    section = replace(job.encryption, engine="lattice", bits=512, engine_parameters={"reencrypt": reencrypt})
+    runs = runs_of(with_defaults(replace(job, encryption=section)), changes(2, 4))
+    coverage = compare(runs)
+    assert coverage.whole > 0
+    assert coverage.compared["LevelRows"] > 0
+
+
 @pytest.mark.parametrize("objective", ["reg:squarederror", "count:poisson"])
 def test_of_quantities(objective: str) -> None:
     job = job_of({"kind": "secureboost", "objective": objective})

@@ -305,7 +305,7 @@ def test_chunks_have_arrived_when_they_are_yielded(n: int, expected: list[tuple[
     values = np.arange(n, dtype=np.int64)[:, None]
     made = list(encrypt_blocks(contexts["active"], private, values, Layout((100,), n, 1)))
     assert len(made) == block_count(n)
-    arriving = IncomingRows(contexts["left"], private.public, EncryptedTreeRows, 3, n)
+    arriving = IncomingRows(contexts["left"], private.public, EncryptedTreeRows, (3,), n)
     incoming, found = arriving.chunks(), []
     sent = total = 0
     for start, stop in expected:

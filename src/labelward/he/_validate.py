@@ -10,13 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError, InputError, quoted, unknown_name
-from labelward.he.base import CipherBlock, Engine, EngineParameters, Groups, Integers, Layout, PublicMaterial
+from labelward.he.base import (
+    SPACINGS,
+    CipherBlock,
+    Engine,
+    EngineParameters,
+    Groups,
+    Integers,
+    Layout,
+    PublicMaterial,
+)
 
 
 def check_layout(layout: Layout) -> None:
     """Refuse a layout that describes no numbers, or sums that do not fit 63 bits."""
     if not layout.bounds or min(layout.bounds) < 0 or layout.rows < 0 or layout.logical < 0:
         raise EncryptionError(f"no such layout: {quoted(layout)}", code="range", value=layout)
+    if layout.spacing not in SPACINGS:
+        raise EncryptionError(f"no rows at every {quoted(layout.spacing)}", code="range", value=layout.spacing)
     if max(layout.widths()) > 63:
         reason = f"sums of {layout.rows} rows with bounds {quoted(layout.bounds)} do not fit 63 bits"
         raise EncryptionError(reason, code="capacity", value=max(layout.widths()))

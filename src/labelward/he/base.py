@@ -48,21 +48,25 @@ from labelward.rng import SecureRandom
 
 Integers = NDArray[np.int64]
 Groups = NDArray[np.int32]
+SPACINGS = (1, 2, 4, 8, 16)
 _MOST_MEASURED = 1024  # sums in one ciphertext that counting can tell
 
 
-class Layout(msgspec.Struct, frozen=True):
+class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
     """Bounds of the k numbers of a row, and the number of rows in a sum.
 
     Attributes:
         bounds: for each number the largest absolute value in one row (integers, fixed-point values included).
         rows: the most rows that any sum holds (for sums of sums: all of them together).
         logical: how many of the k numbers an unpacked protocol would encrypt one by one; counted, never used.
+        spacing: of an engine that encrypts rows as coefficients of polynomials: every how many one is a row
+            (:meth:`PrivateKey.level_spacing`), one of :data:`SPACINGS`; of no meaning to others.
     """
 
     bounds: tuple[int, ...]
     rows: int
     logical: int
+    spacing: int = 1
 
     def widths(self) -> tuple[int, ...]:
         """Bits of each number's slot: enough for the largest sum and its sign."""
@@ -88,6 +92,20 @@ class Layout(msgspec.Struct, frozen=True):
                 raise EncryptionError(
                     f"column {column} holds a value outside the bound {bound}", code="capacity", value=bound
                 )
+
+
+class LevelWork(NamedTuple):
+    """What is to be summed at a level of a tree.
+
+    Attributes:
+        rows: of the tree, which the summing party has.
+        nodes: rows of each node to be summed.
+        bins: of each of the party's columns.
+    """
+
+    rows: int
+    nodes: tuple[int, ...]
+    bins: tuple[int, ...]
 
 
 class PublicMaterial(msgspec.Struct, frozen=True):
@@ -293,6 +311,15 @@ class PrivateKey(ABC):
         self.encrypt(values[:0], layout)  # refuses what no encryption takes
         layout.check(values)
         return (self.encrypt(values[start : start + rows], layout).block() for start in range(0, len(values), rows))
+
+    def level_spacing(self, layout: Layout, work: LevelWork) -> int:
+        """Return the spacing at which the rows of a level's nodes are best encrypted again; 0: not at all.
+
+        They are then encrypted in the order of the nodes, with that :attr:`Layout.spacing`, and summed in place of
+        those that the other party has. An engine with dear encryptions never asks for it. The answer depends on the
+        arguments alone, all of which the summing party knows.
+        """
+        return 0
 
     def prepare(self, count: int) -> None:  # noqa: B027
         """Precompute in the background for up to ``count`` later ciphertexts; only with :attr:`Engine.background`."""

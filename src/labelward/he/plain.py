@@ -40,6 +40,7 @@ from labelward.he.base import (
     Integers,
     KeyPart,
     Layout,
+    LevelWork,
     PrivateKey,
     PublicKey,
     PublicMaterial,
@@ -109,6 +110,9 @@ class _PrivateKey(PrivateKey):
 
     def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
         return self._key.encrypt(values, layout)
+
+    def level_spacing(self, layout: Layout, work: LevelWork) -> int:
+        return self._key._of.level_spacing(layout, work)
 
     def decrypt(self, block: CipherBlock) -> Integers:
         values = self._key._open(block, ("rows", "sums"))
@@ -254,6 +258,10 @@ class PlainEngine(Engine):
     def describe(self) -> dict[str, Any]:
         """Return name and kernel."""
         return super().describe() | {"kernel": "numba"}
+
+    def level_spacing(self, layout: Layout, work: LevelWork) -> int:
+        """Return 0: rows are encrypted once; a hook, as those that follow are."""
+        return 0
 
     def summed(self, groups: Groups, n_groups: int, since: float) -> None:
         """Hear of a sum by groups that began at ``since``; a hook for :mod:`labelward.planning.counting_engine`."""

@@ -6,6 +6,7 @@ One tree, as a passive party sees it::
     active  → Level(splits, build)                step (tree, depth)     nothing to build: the tree is done
     active  → TreeRows(gradients)                 step (tree, part)      after the first level, if it asks for sums
     active  → ForestRows(gradients)               step (part,)           of a forest in their place, with the first tree
+    active  → LevelRows(gradients)                step (tree, depth, part)  at a later level, if it says so
     passive → LevelSums(sums)                     step (tree, depth, part)
     active  → ChosenSplits(splits)                step (tree, depth)
     passive → SplitRows(splits)                   step (tree, depth)     if any was chosen
@@ -105,12 +106,35 @@ class EncryptedTreeRows(Message, frozen=True, tag="TreeRows"):
 
 
 class LevelRequest(Message, frozen=True, tag="Level"):
-    """A level begins: instance spaces of the last level's splits that this party needs, and the nodes to sum."""
+    """A level begins: instance spaces of the last level's splits that this party needs, and the nodes to sum.
+
+    Attributes:
+        spacing: of the rows of these nodes, which follow encrypted again (:class:`EncryptedLevelRows`); 0: the party
+            sums those that it has. It follows from the sizes of the nodes and the party's own columns.
+    """
 
     tree: int
     depth: int
     splits: Released[tuple[NodeSplit, ...]]
     build: Annotated[tuple[int, ...], exempt("the shape of the tree, which all its parties learn")]
+    spacing: int = 0
+    later: ClassVar[tuple[str, ...]] = ("spacing",)
+
+
+class EncryptedLevelRows(Message, frozen=True, tag="LevelRows"):
+    """Encrypted numbers of the next rows of the nodes in :attr:`LevelRequest.build`, in their order.
+
+    Within a node rows ascend, so that the order tells nothing that the nodes do not. They are encrypted afresh.
+
+    Attributes:
+        part: number of this block among ``parts``.
+    """
+
+    tree: int
+    depth: int
+    part: int
+    parts: int
+    gradients: CipherBlock | CipherDigest
 
 
 class LevelHistograms(Message, frozen=True, tag="LevelSums"):

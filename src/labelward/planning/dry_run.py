@@ -285,8 +285,7 @@ class _Price:
 
     def block(self, plain: CipherBlock) -> tuple[CipherBlock, int]:
         """Return a block as the engine would send it, without its ciphertexts, and the size of these."""
-        bounds, rows, logical = msgspec.structs.astuple(plain.layout)
-        layout = Layout(bounds, round(rows * self._scale), logical)
+        layout = msgspec.structs.replace(plain.layout, rows=round(plain.layout.rows * self._scale))
         if layout not in self._formats:
             self._formats[layout] = self._engine.ciphertext_format(layout, self._bits)
         form = self._formats[layout]

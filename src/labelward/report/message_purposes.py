@@ -15,7 +15,7 @@ _GROUPS: Final = {
     "public key, and the model's name": "KeyOffer PartyKeys LogisticStart LogisticReady ScoreKey",
     "comparison of all that was exchanged, at the end": "ExchangeDigest",
     "beginning and end of trees and epochs": "TreeStart TreeEnd TrainingEnd NetStart EpochStart EpochEnd",
-    "encrypted gradients of the rows": "TreeRows ForestRows",
+    "encrypted gradients of the rows": "TreeRows ForestRows LevelRows",
     "which nodes to sum, and the rows in them": "Level",
     "encrypted sums by bin": "LevelSums",
     "who has won which split": "ChosenSplits WinningCandidates ChosenCandidates BestGains AllowedCandidates",

@@ -38,6 +38,7 @@ class Digits:
         step: distance of two digit sums modulo q0.
         most: the largest digit sum, in absolute value.
         flood: bits of the range of the flooding.
+        spacing: of the layout (:mod:`.spaced`).
     """
 
     width: int
@@ -45,6 +46,7 @@ class Digits:
     step: int
     most: int
     flood: int
+    spacing: int = 1
 
     @property
     def total(self) -> int:
@@ -83,6 +85,18 @@ class Digits:
             out[:, column] = number
             at += count
         return out
+
+
+def sums_together(n: int, spacing: int) -> int:
+    """Return how many sums share a packed polynomial: 32, or those of as many windows of R sums as it has room for."""
+    return n // (n // PACKED + spacing - 1) * spacing
+
+
+@cache
+def places(n: int, spacing: int) -> Integers:
+    """Return the coefficients of the sums that share a packed polynomial."""
+    window = np.arange(sums_together(n, spacing) // spacing, dtype=np.int64) * (n // PACKED + spacing - 1)
+    return np.ascontiguousarray((window[:, None] + np.arange(spacing)).reshape(-1))
 
 
 def noise_deviation(n: int) -> float:
@@ -126,14 +140,14 @@ def digits_of(layout: Layout, n: int) -> Digits:
 def _encoding(layout: Layout, n: int, hiding: int) -> Digits | None:
     """Return the encoding with 2^hiding of flooding; None where no digit of two bits fits."""
     rows = max(1, layout.rows)
-    flood = flood_bits(rows, n, hiding)
+    flood = flood_bits(rows * layout.spacing, n, hiding)  # a coefficient has the errors of that many rows
     step = step_size(flood, n) if flood <= 63 else Q0
     most = (Q0 // step - 1) // 2
     width = (most // rows).bit_length()  # so that rows · 2^(width - 1) ≤ most
     if width < 2:
         return None
     counts = tuple(_digit_count(bound, width, most // rows) for bound in layout.bounds)
-    return Digits(width=width, counts=counts, step=step, most=most, flood=flood)
+    return Digits(width=width, counts=counts, step=step, most=most, flood=flood, spacing=layout.spacing)
 
 
 def _digit_count(bound: int, width: int, most: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -26,6 +26,7 @@ from labelward.he.lattice.digits import PACKED, Digits, digits_of
 from labelward.he.lattice.kernel import kernel_name
 from labelward.he.lattice.key_material import MASKS, draw_keys, material_size, open_keys
 from labelward.he.lattice.keys import NAME, LatticePrivateKey, LatticePublicKey, LatticeResources
+from labelward.he.lattice.levels import LevelChoice
 from labelward.he.lattice.loops import DENSE
 from labelward.he.lattice.ring import SECURE_DEGREE, SMALL_DEGREE
 from labelward.he.lattice.row_data import seeded_row_bytes, set_count
@@ -47,6 +48,21 @@ class LatticeParameters(EngineParameters):
             "each takes 1.8 MB of the public key. Rows of more digits take several polynomials.",
         ),
     ] = 5
+    reencrypt: Annotated[
+        Literal["auto", "never", "1", "2", "4", "8", "16"],
+        Meta(
+            description="Whether the rows of the nodes to be summed at a level of a tree are encrypted again, in the "
+            "order of the nodes: by the cost, never, or always at every so-manieth coefficient."
+        ),
+    ] = "auto"
+    bandwidth: Annotated[
+        float,
+        Meta(
+            ge=0.001,
+            le=1e9,
+            description="Of the line between the parties, in million bits a second, by which `reencrypt` weighs bytes.",
+        ),
+    ] = 1000.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +101,8 @@ class LatticeEngine(Engine):
         memory_limit: int | None = None,
     ) -> None:
         super().__init__(parameters=parameters, workers=workers, background=background, memory_limit=memory_limit)
-        self._resources = LatticeResources(RowStore(memory_limit).allocate, workers)
+        choice = LevelChoice(self.parameters.reencrypt, self.parameters.bandwidth)
+        self._resources = LatticeResources(RowStore(memory_limit).allocate, workers, choice)
 
     def generate(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
         """Make a key of ring degree ``bits``: 4096, or 512 if ``insecure``."""

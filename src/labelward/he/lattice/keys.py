@@ -18,15 +18,17 @@ from labelward.he.base import (
     EncryptedSums,
     Integers,
     Layout,
+    LevelWork,
     PrivateKey,
     PublicKey,
     PublicMaterial,
 )
 from labelward.he.lattice import loops, own_sums
 from labelward.he.lattice.ciphertexts import LatticeRows
-from labelward.he.lattice.digits import PACKED, Digits, digits_of
+from labelward.he.lattice.digits import Digits, digits_of, places, sums_together
 from labelward.he.lattice.draws import SEED_BYTES, Stream
 from labelward.he.lattice.key_material import PublicElements, Secrets
+from labelward.he.lattice.levels import LevelChoice, best_spacing
 from labelward.he.lattice.ring import PRIMES, Q0, Q1, Int64s, Reals
 from labelward.he.lattice.row_data import (
     HEAD_BYTES,
@@ -40,6 +42,7 @@ from labelward.he.lattice.row_data import (
     set_count,
 )
 from labelward.he.lattice.sealing import sum_bytes
+from labelward.he.lattice.spaced import SpacedData, SpacedRows, encrypt_spaced, parse_spaced, row_words
 from labelward.he.lattice.words import packed_size, unpack
 from labelward.rng import SecureRandom
 
@@ -52,6 +55,7 @@ class LatticeResources(NamedTuple):
 
     allocate: Callable[[tuple[int, ...]], NDArray[np.uint64]]
     workers: int
+    choice: LevelChoice
 
 
 class LatticePublicKey(PublicKey):
@@ -60,7 +64,7 @@ class LatticePublicKey(PublicKey):
     def __init__(self, elements: PublicElements, protection: SecureRandom, resources: LatticeResources) -> None:
         self.engine, self.bits, self.counts = NAME, elements.ring.n, Counts()
         self.elements, self.protection = elements, protection
-        self.allocate, self.workers = resources
+        self.allocate, self.workers, self.choice = resources
         self.sum_excess = packed_size(elements.ring.n)  # the polynomial of a sum that is sealed alone
         self._fingerprint = hashlib.sha256(b"labelward lattice " + elements.data).digest()[:16]
 
@@ -79,13 +83,15 @@ class LatticePublicKey(PublicKey):
         Their noise is larger than that of the owner's rows, so that flooding hides it 2^6 times less. The noise is this
         party's own and tells nothing of other rows.
         """
+        if layout.spacing > 1:
+            raise EncryptionError("spaced rows need the private key", code="unsupported", value=layout.spacing)
         return self.encrypt_with(self._hidden, values, layout)
 
     def allocate_rows(self, layout: Layout, n: int) -> EncryptedRows:
         """Return rows to come."""
         self.elements.require_rows()
         check_capacity(n, layout)
-        return LatticeRows(self, layout, n)
+        return LatticeRows(self, layout, n) if layout.spacing == 1 else SpacedRows(self, layout, n)
 
     def encrypt_sums(self, values: Integers, layout: Layout) -> CipherBlock:
         """Encrypt sums, as many in a ciphertext as it has coefficients."""
@@ -108,7 +114,7 @@ class LatticePublicKey(PublicKey):
 
     def encrypt_with(
         self, hide: Callable[[int, Digits], tuple[Reals, dict[str, Any]]], values: Integers, layout: Layout
-    ) -> LatticeRows:
+    ) -> EncryptedRows:
         """Check and split values; ``hide(rows, digits)`` returns what hides them.
 
         That is for each block the a·s_k [K, 2, n] as values, and how the polynomials a travel.
@@ -117,14 +123,17 @@ class LatticePublicKey(PublicKey):
         checked, digits = check_values(values, layout), digits_of(layout, self.bits)
         rows, n, stream = len(checked), self.bits, Stream.secret(self.protection)
         split = digits.split(checked)
-        words = np.empty((rows, digits.total, 2), dtype=np.int64)
         products, shared = hide(rows, digits)
         step = float(digits.step * Q1 % Q0)
+        self.counts.encryptions += rows * digits.total
+        if layout.spacing > 1:
+            blocks = encrypt_spaced(self.elements, digits, products, split, step, stream)
+            return SpacedRows(self, layout, rows, SpacedData(rows, shared["seeds"], blocks))
+        words = np.empty((rows, digits.total, 2), dtype=np.int64)
         for block in range(-(-rows // n)):
             own = slice(block * n, min((block + 1) * n, rows))
             errors = stream.errors((digits.total, n))
             loops.encrypt_rows(self.elements.ring, products[block], errors, split[own], step, words[own])
-        self.counts.encryptions += rows * digits.total
         data = RowData(words=words, sets=set_count(digits, self.elements.secrets), **shared)
         return LatticeRows(self, layout, rows, data)
 
@@ -248,6 +257,10 @@ class LatticePrivateKey(PrivateKey):
         """Encrypt int64 [n, k] with seeded polynomials."""
         return self._key.encrypt_with(self._hidden, values, layout)
 
+    def level_spacing(self, layout: Layout, work: LevelWork) -> int:
+        """Return the spacing that costs least; 0 where rows that the peer has do."""
+        return best_spacing(layout, work, self._key.bits, self._key.elements.secrets, self._key.choice)
+
     def decrypt(self, block: CipherBlock) -> Integers:
         """Decrypt a block to int64 [F, n_groups, k], or [1, n, k] of rows."""
         form = self._key.check(block, ("rows", "sums"))
@@ -271,7 +284,7 @@ class LatticePrivateKey(PrivateKey):
     def _hidden(self, rows: int, digits: Digits) -> tuple[Reals, dict[str, Any]]:
         """Return a·s_k of new seeded polynomials."""
         n, sets = self._key.bits, set_count(digits, self._key.elements.secrets)
-        blocks = -(-rows // n)
+        blocks = -(-rows * digits.spacing // n)
         seeds = self._key.protection.bytes(blocks * sets * SEED_BYTES)
         a = expand(seeds, n).reshape(blocks, sets, 2, n)
         return self._times_secrets(a, digits.total), {"seeds": seeds}
@@ -288,29 +301,36 @@ class LatticePrivateKey(PrivateKey):
 
     def _decrypt_rows(self, block: CipherBlock) -> Int64s:
         n, digits = self._key.bits, digits_of(block.layout, self._key.bits)
-        data = parse_row_data(block.data, block.shape[0], n, self._key.elements.secrets, digits)
-        if not data.rows:
+        if not block.shape[0]:
             return np.empty((0, len(block.layout.bounds)), dtype=np.int64)
-        products = self._times_secrets(data.polynomials(n), digits.total)
+        given = block.data, block.shape[0], n, self._key.elements.secrets, digits
+        if digits.spacing > 1:
+            data = parse_spaced(*given)
+            words, a = row_words(data, digits, n), expand(data.seeds, n).reshape(len(data.blocks), -1, 2, n)
+        else:
+            dense = parse_row_data(*given)
+            words, a = dense.words, dense.polynomials(n)
+        products = self._times_secrets(a, digits.total)
         plain = np.empty_like(products)
         loops.to_coefficients(self._key.elements.ring, products, plain)
-        out = np.empty((data.rows, digits.total), dtype=np.int64)
-        loops.decrypt_rows(plain, data.words, float(digits.step), out)
+        out = np.empty((block.shape[0], digits.total), dtype=np.int64)
+        loops.decrypt_rows(plain, words, digits.spacing, float(digits.step), out)
         return digits.join(out)
 
     def _decrypt_sums(self, block: CipherBlock, entries: int) -> Int64s:
         n, digits, secrets = self._key.bits, digits_of(block.layout, self._key.bits), self._key.elements.secrets
-        sets, batches = set_count(digits, secrets), -(-entries // PACKED)
+        together, at = sums_together(n, digits.spacing), places(n, digits.spacing)
+        sets, batches = set_count(digits, secrets), -(-entries // together)
         view, size = memoryview(block.data)[HEAD_BYTES:], packed_size(batches * sets * n)
         packed = unpack(view[:size], (batches * sets * n,)).reshape(batches, sets, n)
         words = unpack(view[size:], (entries * digits.total,)).reshape(entries, digits.total)
         out = np.empty((entries, digits.total), dtype=np.int64)
         for i in range(batches):
-            part = slice(i * PACKED, min((i + 1) * PACKED, entries))
+            part = slice(i * together, min((i + 1) * together, entries))
             for each in range(sets):
                 own = slice(each * secrets, min((each + 1) * secrets, digits.total))
                 loops.open_packed(
-                    self._key.elements.ring, packed[i, each], words[part, own], self._secrets.packing, n // PACKED,
+                    self._key.elements.ring, packed[i, each], words[part, own], self._secrets.packing, at,
                     float(digits.step), out[part, own],
                 )  # fmt: skip
         return digits.join(out)

@@ -367,8 +367,8 @@ def place_chunks(sealed: Reals, position: int, chunks: Reals) -> None:
 
 
 @jit
-def pack_chunks(ring: Ring, chunks: Reals, keys: Reals, packed: Int64s, taken: Int64s) -> None:
-    """Switch the chunks of sums to the packing key, and divide by q1; each window holds up to r sums.
+def pack_chunks(ring: Ring, chunks: Reals, keys: Reals, places: Int64s, packed: Int64s, taken: Int64s) -> None:
+    """Switch the chunks of sums to the packing key, and divide by q1; each window holds sums at all ``places``.
 
     Args:
         chunks: [windows, r, n], see :func:`place_chunks`.
@@ -393,22 +393,23 @@ def pack_chunks(ring: Ring, chunks: Reals, keys: Reals, packed: Int64s, taken: I
             for each in range(1 + k):
                 target = plain[prime, window, each]
                 inverse(n, totals[window, each], target, t.constants, t.first_back, t.later_back)
-    size, back = n // r, np.array([_BACK])
+    back = np.array([_BACK])
     for window in range(windows):
         divide(n, plain[0, window, 0], plain[1, window, 0], back, plain[0, window, 0], ring.transforms[0].constants)
         for i in range(n):
             packed[window, i] = residue(plain[0, window, 0, i], _Q0)
-        for u in range(min(r, len(taken) - window * r)):
+        first = window * len(places)
+        for u in range(min(len(places), len(taken) - first)):
             for each in range(k):
-                pair = plain[0, window, 1 + each, u * size], plain[1, window, 1 + each, u * size]
-                taken[window * r + u, each] = residue(divided(pair[0], pair[1]), _Q0)
+                pair = plain[0, window, 1 + each, places[u]], plain[1, window, 1 + each, places[u]]
+                taken[first + u, each] = residue(divided(pair[0], pair[1]), _Q0)
 
 
 @jit
 def open_packed(
-    ring: Ring, packed: Int64s, words: Int64s, secrets: Reals, window: int, step: float, out: Int64s
+    ring: Ring, packed: Int64s, words: Int64s, secrets: Reals, places: Int64s, step: float, out: Int64s
 ) -> None:
-    """Decrypt the digit sums [count, k] of one packed polynomial [n], whose sums lie ``window`` coefficients apart.
+    """Decrypt the digit sums [count, k] of one packed polynomial [n], whose sums are its coefficients ``places``.
 
     ``words`` [count, k] modulo q0; ``secrets`` [k, n] are the values of z_k modulo q0.
     """
@@ -422,7 +423,7 @@ def open_packed(
         multiply_values(n, values, secrets[k], scratch, t.constants)
         inverse(n, scratch, plain, t.constants, t.first_back, t.later_back)
         for u in range(len(words)):
-            found = reduced(np.float64(words[u, k]) + plain[u * window], q, back)
+            found = reduced(np.float64(words[u, k]) + plain[places[u]], q, back)
             out[u, k] = np.int64(rint(found / step))
 
 
@@ -450,12 +451,12 @@ def reduce_all(x: Reals) -> None:
 
 
 @jit
-def decrypt_rows(products: Reals, words: Int64s, step: float, out: Int64s) -> None:
+def decrypt_rows(products: Reals, words: Int64s, spacing: int, step: float, out: Int64s) -> None:
     """Decrypt the digits ``out`` [rows, k] of ``words`` [rows, k, 2]; ``products`` [blocks, k, 2, n] are the a·s_k."""
     n, back = products.shape[-1], 1.0 / _Q0
     pair = np.empty(2)
     for r in range(len(words)):
-        block, place = r // n, r % n
+        block, place = r * spacing // n, r * spacing % n
         for k in range(words.shape[1]):
             for prime in range(2):
                 q = float(_Q0 if prime == 0 else _Q1)

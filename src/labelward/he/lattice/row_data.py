@@ -15,7 +15,7 @@ from labelward.he.lattice.words import pack, packed_size, unpack
 
 #: Version of the blocks' format, and the forms of what follows.
 FORMAT = 1
-SEEDED, EXPLICIT, PACKED_SUMS, OWN_SUMS, OWN_SEALED = range(1, 6)
+SEEDED, EXPLICIT, PACKED_SUMS, OWN_SUMS, OWN_SEALED, SPACED = range(1, 7)
 HEAD_BYTES = 2
 
 
@@ -68,8 +68,21 @@ def set_count(digits: Digits, secrets: int) -> int:
 
 def seeded_row_bytes(rows: int, n: int, secrets: int, digits: Digits) -> int:
     """Return the bytes of seeded rows."""
-    blocks = -(-rows // n)
-    return HEAD_BYTES + blocks * set_count(digits, secrets) * SEED_BYTES + packed_size(rows * digits.total * 2)
+    blocks = -(-rows * digits.spacing // n)
+    words = rows * digits.total * 2 if digits.spacing == 1 else spaced_words(rows, n, digits)
+    return HEAD_BYTES + blocks * set_count(digits, secrets) * SEED_BYTES + packed_size(words)
+
+
+def coefficient_count(rows: int, spacing: int, n: int) -> int:
+    """Return how many coefficients of a polynomial of so many spaced rows any sum needs."""
+    return min(n, spacing * (rows + 1) - 1)
+
+
+def spaced_words(rows: int, n: int, digits: Digits) -> int:
+    """Return how many words so many spaced rows take."""
+    full, rest = divmod(rows, n // digits.spacing)
+    count = full * n + (coefficient_count(rest, digits.spacing, n) if rest else 0)
+    return count * digits.total * 2
 
 
 def read_head(data: bytes, forms: tuple[int, ...]) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from labelward.he.lattice import loops
-from labelward.he.lattice.digits import PACKED, Digits
+from labelward.he.lattice.digits import PACKED, Digits, places, sums_together
 from labelward.he.lattice.draws import Stream
 from labelward.he.lattice.key_material import MASKS, PublicElements
 from labelward.he.lattice.ring import Int64s, Reals
@@ -35,7 +35,7 @@ _WINDOWS = 3  # polynomials that are packed together, and whose totals stay ther
 
 def sum_bytes(sums: int, n: int, secrets: int, digits: Digits) -> int:
     """Return the bytes of so many sealed sums."""
-    polynomials = -(-sums // PACKED) * set_count(digits, secrets)
+    polynomials = -(-sums // sums_together(n, digits.spacing)) * set_count(digits, secrets)
     return HEAD_BYTES + packed_size(polynomials * n) + packed_size(sums * digits.total)
 
 
@@ -103,7 +103,7 @@ def _seal_batch(
         own = slice(each * secrets, min((each + 1) * secrets, digits.total))
         polynomials = np.empty((len(packed), n), dtype=np.int64)
         taken = np.empty((count, own.stop - own.start), dtype=np.int64)
-        loops.pack_chunks(ring, chunks[each], elements.packing, polynomials, taken)
+        loops.pack_chunks(ring, chunks[each], elements.packing, places(n, 1), polynomials, taken)
         packed[:, each] = polynomials
         sealed[:, own] -= taken
     loops.settle_first(sealed)

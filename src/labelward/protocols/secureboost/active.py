@@ -32,11 +32,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import DataError, PeerError
-from labelward.he.base import PrivateKey
+from labelward.he.base import Layout, LevelWork, PrivateKey
 from labelward.kernels.gain import leaf_weights
 from labelward.kernels.node_rows import NodeRows, children, depth_of, parent
 from labelward.messages.base import RowMask
@@ -75,7 +76,7 @@ from labelward.protocols.secureboost.repair import (
     with_records,
     with_weights,
 )
-from labelward.protocols.secureboost.row_encoding import EncodedGradients, RowDistributor, TreeDraft
+from labelward.protocols.secureboost.row_encoding import EncodedGradients, LevelRows, RowDistributor, TreeDraft
 from labelward.protocols.secureboost.share import TrainingResult, TreeShape
 from labelward.protocols.secureboost.split_finding import BestSplit, Bounds, PartyCandidates, SplitFinder
 from labelward.protocols.secureboost.targets import (
@@ -473,16 +474,36 @@ class TreeGrower:
 
         Every peer of the last level gets a message, so that it knows of its end.
         """
-        requests = {}
+        requests, again = {}, dict[tuple[tuple[int, ...], Layout], dict[str, int]]()
         for peer in self.listening:
             wanted, step = self._wanted(peer), (self.plan.seen_as[peer], self.depth)
             nodes, parents = self._nodes_to_sum(peer, wanted), {parent(node) for node in wanted}
             splits = [NodeSplit(node, self.masks[node]) for node in self.admitted.get(peer, ()) if node in parents]
+            spacing = 0
             if wanted:
-                requests[peer] = self._histogram_request(peer, wanted, nodes)
+                spacing = self._spacing(peer, nodes)
+                requests[peer] = self._histogram_request(peer, wanted, nodes, spacing)
                 self.training.rows.expect(peer, requests[peer].most_sums)
-            self.ctx.send(peer, LevelRequest(*step, self.hooks.release_splits(peer, tuple(splits)), nodes), step)
+            released = self.hooks.release_splits(peer, tuple(splits))
+            self.ctx.send(peer, LevelRequest(*step, released, nodes, spacing), step)
+            if spacing:
+                again.setdefault((nodes, requests[peer].layout), {})[peer] = self.plan.seen_as[peer]
         self.requests, self.listening = requests, tuple(requests)
+        for (nodes, layout), peers in again.items():
+            values = self.plan.draft.encoded.values[np.concatenate([self.rows.rows(node) for node in nodes])]
+            self.training.rows.send_level(LevelRows(self.depth, values, layout), peers)  # send LevelRows
+
+    def _spacing(self, peer: str, nodes: Sequence[int]) -> int:
+        """Return the spacing at which the rows of these nodes are encrypted again for a peer; 0: it has them.
+
+        This is decided by what the peer knows: the sizes of the nodes, and its own columns.
+        """
+        parents, private = self._parents(peer), self.training.private
+        if parents is None or private is None:
+            return 0
+        bins = tuple(size for size, _ in parents.described().values())
+        work = LevelWork(self.plan.draft.encrypted_rows(), tuple(self.rows.size(node) for node in nodes), bins)
+        return private.level_spacing(self.plan.draft.encoded.layout, work)
 
     def _wanted(self, owner: str) -> list[int]:
         """Return the nodes of the level whose sums a party gives: of a peer all that it knows, leaves included.
@@ -501,15 +522,18 @@ class TreeGrower:
         subtract = self.params.candidates != "node" and owner in self.candidates
         return nodes_to_sum(wanted, size, subtract=subtract)
 
-    def _histogram_request(self, peer: str, wanted: Sequence[int], nodes: tuple[int, ...]) -> HistogramRequest:
+    def _histogram_request(
+        self, peer: str, wanted: Sequence[int], nodes: tuple[int, ...], spacing: int
+    ) -> HistogramRequest:
         plan, params = self.plan, self.params
+        layout = plan.draft.encoded.layout
         return HistogramRequest(
             peer=peer,
             tree=plan.seen_as[peer],
             depth=self.depth,
             wanted=tuple(wanted),
             nodes=nodes,
-            layout=plan.draft.encoded.layout,
+            layout=msgspec.structs.replace(layout, spacing=spacing) if spacing else layout,
             max_bins=len(plan.values) if params.candidates == "all" else params.bins,
             parents=self._parents(peer),
             totals=np.stack([plan.values[self.rows.rows(node)].sum(axis=0) for node in nodes]),

@@ -31,6 +31,7 @@ from labelward.messages.handshake import KeyOffer
 from labelward.messages.tree import (
     DecryptedSums,
     EncryptedForestRows,
+    EncryptedLevelRows,
     EncryptedTreeRows,
     InstanceSpaces,
     LevelHistograms,
@@ -85,7 +86,8 @@ class TreeFamily(ModelFamily[ModelShare]):
             points=VISITED,
             sends={
                 PASSIVE: (
-                    *(KeyOffer, TreeStart, EncryptedTreeRows, EncryptedForestRows, LevelRequest, WinningSplits),
+                    *(KeyOffer, TreeStart, EncryptedTreeRows, EncryptedForestRows, LevelRequest),
+                    *(EncryptedLevelRows, WinningSplits),
                     *(TrainingEnd, PredictRequest, PathRequest, ColumnsRequest, ExportRequest, ExportDecision),
                 )
             },

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PeerError
-from labelward.he.base import EncryptedRows, EncryptedSums, PublicKey
+from labelward.he.base import SPACINGS, EncryptedRows, EncryptedSums, PublicKey
 from labelward.kernels.bin_merging import count_bins, merged_codes
 from labelward.kernels.histogram import groups
 from labelward.kernels.node_rows import NodeRows, ancestors, depth_of, parent, sibling
@@ -28,6 +28,7 @@ from labelward.kernels.split_search import CATEGORICAL
 from labelward.messages.base import RowMask
 from labelward.messages.tree import (
     EncryptedForestRows,
+    EncryptedLevelRows,
     EncryptedTreeRows,
     LevelHistograms,
     LevelRequest,
@@ -206,7 +207,7 @@ class _Training:
         self.ctx, self.binner, self.x, self.public, self.ledger = ctx, binner, columns.x, public, ledger
         self.training, self.grown, self.forest = training, grown, binner.params.kind == "forest"
         self.merges = merges_bins(ctx)
-        self.forest_rows = IncomingRows(ctx, public, EncryptedForestRows, None, training)
+        self.forest_rows = IncomingRows(ctx, public, EncryptedForestRows, (), training)
         self.liar: Liar | None = None
 
     def grow(self, start: TreeStart, number: int) -> int:
@@ -250,7 +251,7 @@ class _Training:
         counts[sample] = repeats
         encrypted = self.forest_rows
         if not self.forest:
-            encrypted = IncomingRows(ctx, self.public, EncryptedTreeRows, number, len(sample))
+            encrypted = IncomingRows(ctx, self.public, EncryptedTreeRows, (number,), len(sample))
         binner = self.binner.for_tree(self.grown + number)
         return _Tree(number, self.liar.columns(binner, counts) if self.liar else binner, counts, encrypted)
 
@@ -261,6 +262,8 @@ class _Training:
         for split in level.splits.value:
             self._split_rows(tree, split, "Level", step, depth - 1)
         self._check_nodes(tree, level.build, step)
+        if level.spacing not in (0, *SPACINGS) or (level.spacing and not (level.build and depth)):
+            raise _error(ctx, "sends rows of a level again out of place", "Level", step, level.spacing)
         if not level.build:
             return False
         slots = len(level.build)
@@ -271,13 +274,14 @@ class _Training:
             cells = self._merged_cells(tree, level.build, slot, bins)
             all_codes = bins.codes if cells is None else merged_codes(bins.codes, slot, cells)
         tree.nodes, tree.bins = level.build, bins
+        encrypted, order = self._rows_to_sum(tree, level)
         for part, columns in enumerate(messages):
             sizes = tuple(bins.sizes[columns].tolist())
             with ctx.phase("aggregate"):
                 codes = all_codes if len(columns) == all_codes.shape[1] else all_codes[:, columns]
                 mask = CellMask.of(codes, slot, tree.counts, slots, max(sizes))
                 grouped = groups(codes, slot, max(sizes), mask.implied)
-            sums = self._grouped_sums(tree, grouped, slots * max(sizes))
+            sums = self._grouped_sums(encrypted, grouped[order], tree.counts[order], slots * max(sizes))
             if self.liar and not depth:
                 sums = self.liar.sums(sums, tree.encrypted.rows, self.public, tree.counts)
             with ctx.phase("seal"):
@@ -331,14 +335,23 @@ class _Training:
         if nodes and depth >= self.binner.params.depth:
             raise _error(ctx, f"asks for sums at depth {depth}", "Level", step, depth)
 
-    def _grouped_sums(self, tree: _Tree, grouped: NDArray[np.int32], n_groups: int) -> EncryptedSums:
-        """Sum the tree's rows by group, chunk by chunk as they arrive."""
-        counts, total = tree.counts, None
-        if tree.encrypted.n != len(grouped):  # those of the tree alone, where not all rows are encrypted
-            grouped, counts = np.ascontiguousarray(grouped[tree.sample]), tree.counts[tree.sample]
-        for start, stop in tree.encrypted.chunks():
+    def _rows_to_sum(self, tree: _Tree, level: LevelRequest) -> tuple[IncomingRows, NDArray[np.int32] | slice]:
+        """Return the encrypted rows of which a level is summed, and which of the training rows they are."""
+        if not level.spacing:
+            every = tree.encrypted.n == len(tree.counts)
+            return tree.encrypted, slice(None) if every else tree.sample.astype(np.int32)
+        order = np.concatenate([tree.rows.rows(node) for node in level.build])
+        step = (tree.number, level.depth)
+        return IncomingRows(self.ctx, self.public, EncryptedLevelRows, step, len(order), level.spacing), order
+
+    def _grouped_sums(
+        self, rows: IncomingRows, grouped: NDArray[np.int32], counts: NDArray[np.uint8], n_groups: int
+    ) -> EncryptedSums:
+        """Sum rows by group, chunk by chunk as they arrive."""
+        grouped, total = np.ascontiguousarray(grouped), None
+        for start, stop in rows.chunks():
             with self.ctx.phase("aggregate"):
-                sums = _repeated_sums(tree.encrypted.rows, grouped[start:stop], counts[start:stop], n_groups, start)
+                sums = _repeated_sums(rows.rows, grouped[start:stop], counts[start:stop], n_groups, start)
                 total = sums if total is None else total + sums
         assert total is not None
         return total

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labelward.errors import PeerError
+from labelward.errors import PeerError, quoted
 from labelward.he.base import CipherBlock, EncryptedRows, PublicKey
 from labelward.messages.base import wire_name
-from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows
+from labelward.messages.tree import EncryptedForestRows, EncryptedLevelRows, EncryptedTreeRows
 from labelward.party.context import Context
 from labelward.protocols.secureboost import row_encoding
 from labelward.protocols.secureboost.row_encoding import block_count
@@ -23,24 +23,26 @@ def chunks(rows: int, step: int) -> Iterator[tuple[int, int]]:
 
 
 class IncomingRows:
-    """The encrypted rows of one tree, or of all trees of a forest, at a passive party.
+    """The encrypted rows of one tree, of all trees of a forest, or of a level's nodes, at a passive party.
 
     Args:
         kind: the message that carries them.
-        tree: the tree's number; None in a forest.
+        step: what it belongs to, such as the tree's number; nothing in a forest.
         n: how many rows are due.
+        spacing: of these rows.
     """
 
     def __init__(
         self,
         ctx: Context,
         public: PublicKey,
-        kind: type[EncryptedTreeRows] | type[EncryptedForestRows],
-        tree: int | None,
+        kind: type[EncryptedTreeRows] | type[EncryptedForestRows] | type[EncryptedLevelRows],
+        step: tuple[int, ...],
         n: int,
+        spacing: int = 1,
     ) -> None:
         self.n = n
-        self._ctx, self._public, self._kind, self._tree = ctx, public, kind, tree
+        self._ctx, self._public, self._kind, self._step, self._spacing = ctx, public, kind, step, spacing
         self._rows: EncryptedRows | None = None
         self._part = 0
 
@@ -66,16 +68,18 @@ class IncomingRows:
 
     def _receive_block(self) -> None:
         ctx, part = self._ctx, self._part
-        step = (part,) if self._tree is None else (self._tree, part)
+        step = (*self._step, part)
         message = ctx.recv(ctx.active, self._kind, step)
         name, block = wire_name(self._kind), message.gradients
-        due = min(row_encoding.BLOCK_ROWS, self.n - self._arrived())
-        reason, value = "", None
-        if (message.part, message.parts) != (part, block_count(self.n)):
-            reason = f"sent block {message.part} of {message.parts} where {part} of {block_count(self.n)} is due"
+        due = min(row_encoding.BLOCK_ROWS // self._spacing, self.n - self._arrived())
+        reason, value, parts = "", None, block_count(self.n, self._spacing)
+        if (message.part, message.parts) != (part, parts):
+            reason = f"sent block {message.part} of {message.parts} where {part} of {parts} is due"
             value = message.part
         elif not isinstance(block, CipherBlock) or block.shape != (due,):
             reason = f"sent no block of {due} encrypted rows"
+        elif block.layout.spacing != self._spacing:
+            reason = f"sent rows of spacing {quoted(block.layout.spacing)} where {self._spacing} is due"
         elif due * sum(block.layout.widths()) > 8 * len(block.data):
             # Memory for the rows follows from the layout: a layout that the data does not fill is refused first.
             numbers, size = len(block.layout.bounds), len(block.data)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from labelward.he.base import CipherBlock, Layout, PrivateKey
 from labelward.kernels.objectives import Objective
 from labelward.kernels.row_layout import FixedPointScales, RowLayout, choose_scales, encode_rows, number_bounds
 from labelward.messages.base import Released, RowMask
-from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows, TreeStart
+from labelward.messages.tree import EncryptedForestRows, EncryptedLevelRows, EncryptedTreeRows, TreeStart
 from labelward.party.context import Context
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.rng import PrivateSeed, learning
@@ -190,6 +191,14 @@ class TreeDraft:
         return encrypt_blocks(ctx, private, values, self.encoded.layout)
 
 
+class LevelRows(NamedTuple):
+    """Rows of a level's nodes, to be encrypted again: int64 [rows, k], node by node."""
+
+    depth: int
+    values: Integers
+    layout: Layout
+
+
 class RowDistributor:
     """Sends each peer the rows of its trees, and their encrypted numbers.
 
@@ -249,6 +258,16 @@ class RowDistributor:
             self._served.update(due)
             self._forest_blocks = self._forest_blocks if keep else []
 
+    def send_level(self, tree: LevelRows, peers: Mapping[str, int]) -> None:
+        """Encrypt the rows of a level's nodes again, and send them; with each peer, the tree's number there."""
+        assert self._private is not None
+        parts = block_count(len(tree.values), tree.layout.spacing)
+        for part, block in enumerate(encrypt_blocks(self._ctx, self._private, tree.values, tree.layout)):
+            self._measure(block)
+            for peer, number in peers.items():
+                message = EncryptedLevelRows(number, tree.depth, part, parts, block)
+                self._ctx.send(peer, message, (number, tree.depth, part))
+
     def expect(self, peer: str, sums: int) -> None:
         """Let a peer send messages of so many sums at most; a sum has no more ciphertexts than a row."""
         self._sums[peer] = max(sums, self._sums.get(peer, 0))
@@ -271,9 +290,9 @@ class RowDistributor:
         yield from draft.encrypt(self._ctx, self._private)
 
 
-def block_count(rows: int) -> int:
-    """Return the number of blocks in which so many rows travel."""
-    return -(-rows // BLOCK_ROWS)
+def block_count(rows: int, spacing: int = 1) -> int:
+    """Return the number of blocks in which so many rows travel; blocks of spaced rows have as many coefficients."""
+    return -(-rows // (BLOCK_ROWS // spacing))
 
 
 def encrypt_blocks(
@@ -281,7 +300,7 @@ def encrypt_blocks(
 ) -> Generator[CipherBlock, None, None]:
     """Encrypt int64 [rows, k] block by block; phase "encrypt" counts time in which nothing else was done."""
     with ctx.phase("encrypt"):
-        blocks = private.encrypt_blocks(values, layout, BLOCK_ROWS)
+        blocks = private.encrypt_blocks(values, layout, BLOCK_ROWS // layout.spacing)
     while True:
         with ctx.phase("encrypt"):
             block = next(blocks, None)

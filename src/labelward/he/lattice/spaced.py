@@ -1,0 +1,294 @@
+"""Rows at every R-th coefficient, so that one product gives R sums.
+
+A block holds n/R rows: b_k = a·s_k + e_k + Σ digit_i·step·q1·X^(-R·i), and all its coefficients travel that any sum
+needs. With the indicator I = Σ X^v·X^(R·i) over the rows i of group v, v < R, the coefficients v of b_k·I are the sums
+of the R groups: each two rows and groups else meet at a coefficient that is not v. Groups are taken R at a time, in
+their order, which makes a *window*; one mask and one place among packed sums serve them together.
+
+The order of sealing is that of :mod:`.sealing`: A += p1·u + e1, coefficient v of b_k·I += [p0_k·u]_v + f_kv with
+flooding of its own, division by q1, packing. A coefficient has the errors of the rows of all R groups, so that the
+flooding is drawn for R times the rows (:func:`~labelward.he.lattice.digits.digits_of`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import EncryptionError
+from labelward.he._validate import check_block_fits, check_groups, check_positions
+from labelward.he.base import CipherBlock, EncryptedRows, EncryptedSums, Groups, Integers, Layout
+from labelward.he.lattice import loops, spaced_loops
+from labelward.he.lattice.digits import Digits, digits_of, places, sums_together
+from labelward.he.lattice.draws import SEED_BYTES, Stream
+from labelward.he.lattice.key_material import MASKS, PublicElements
+from labelward.he.lattice.ring import Int64s, Reals
+from labelward.he.lattice.row_data import (
+    FORMAT,
+    HEAD_BYTES,
+    PACKED_SUMS,
+    SPACED,
+    coefficient_count,
+    expand,
+    read_head,
+    set_count,
+    spaced_words,
+)
+from labelward.he.lattice.words import pack, unpack
+from labelward.he.threads import run_in_threads
+from labelward.rng import SecureRandom
+
+if TYPE_CHECKING:
+    from labelward.he.lattice.keys import LatticePublicKey
+
+_POLYNOMIALS = 2  # polynomials of packed sums that are made together
+_TOGETHER = 4  # windows whose totals modulo one prime stay in the second-level cache
+
+
+class SpacedData(NamedTuple):
+    """Encrypted rows, ``spacing`` apart.
+
+    Attributes:
+        rows: how many.
+        seeds: 16 bytes for each block and set.
+        blocks: for each block int64 [K, count, 2], the coefficients of the b_k that any sum needs, as they travel: from
+            number -(R·m - 1) to R - 1 modulo n, of m rows.
+    """
+
+    rows: int
+    seeds: bytes
+    blocks: tuple[Int64s, ...]
+
+    def encode(self) -> bytes:
+        """Return the data of a block."""
+        words = np.concatenate([*(each.reshape(-1) for each in self.blocks), np.empty(0, np.int64)])
+        return bytes([FORMAT, SPACED]) + self.seeds + pack(words)
+
+
+def _rows_by_block(rows: int, spacing: int, n: int) -> list[int]:
+    each = n // spacing
+    return [min(each, rows - start) for start in range(0, rows, each)]
+
+
+def parse_spaced(data: bytes, rows: int, n: int, secrets: int, digits: Digits) -> SpacedData:
+    """Return the rows of a block's data.
+
+    Raises:
+        EncryptionError: another format, a wrong length, or a word that is not below its prime.
+    """
+    read_head(data, (SPACED,))
+    spacing, of_block = digits.spacing, _rows_by_block(rows, digits.spacing, n)
+    shared = SEED_BYTES * len(of_block) * set_count(digits, secrets)
+    view = memoryview(data)[HEAD_BYTES:]
+    flat = unpack(view[shared:], (spaced_words(rows, n, digits) // 2, 2))
+    blocks, at = list[Int64s](), 0
+    for own in of_block:
+        count = coefficient_count(own, spacing, n)
+        blocks.append(flat[at : at + digits.total * count].reshape(digits.total, count, 2))
+        at += digits.total * count
+    return SpacedData(rows, bytes(view[:shared]), tuple(blocks))
+
+
+def row_words(data: SpacedData, digits: Digits, n: int) -> Int64s:
+    """Return the [X^(R·i)·b_k]_0 of each row, int64 [rows, K, 2]."""
+    words = np.empty((data.rows, digits.total, 2), dtype=np.int64)
+    each = n // digits.spacing
+    for block, coefficients in enumerate(data.blocks):
+        own = words[block * each : (block + 1) * each]
+        last = digits.spacing * len(own) - 1  # the place of coefficient 0, which is row 0's
+        own[:] = -coefficients[:, last :: -digits.spacing].swapaxes(0, 1)  # X^n is -1
+        own[0] *= -1
+    loops.settle(words)
+    return words
+
+
+def encrypt_spaced(
+    elements: PublicElements, digits: Digits, products: Reals, values: Integers, step: float, stream: Stream
+) -> tuple[Int64s, ...]:
+    """Return the coefficients of the blocks of split values [rows, K]; ``products`` are the a·s_k."""
+    n, spacing = elements.ring.n, digits.spacing
+    blocks = list[Int64s]()
+    for block, product in enumerate(products):
+        own = values[block * (n // spacing) : (block + 1) * (n // spacing)]
+        out = np.empty((digits.total, coefficient_count(len(own), spacing, n), 2), dtype=np.int64)
+        spaced_loops.encrypt(elements.ring, product, stream.errors((digits.total, n)), own, step, spacing, out)
+        blocks.append(out)
+    return tuple(blocks)
+
+
+class _Segment(NamedTuple):
+    """Polynomials of consecutive blocks: ``bounds`` int64 [blocks + 1], ``a`` and ``b`` [blocks, sets or K, 2, n]."""
+
+    bounds: Int64s
+    a: Reals
+    b: Reals
+
+
+class _Term(NamedTuple):
+    """Rows of each cell, as :class:`~labelward.he.lattice.ciphertexts.RowTerm` has them."""
+
+    segments: tuple[_Segment, ...]
+    order: NDArray[np.int32]
+    lists: Int64s
+
+
+class SpacedRows(EncryptedRows):
+    """Rows of ``n`` times K digits, of a layout with spacing; ``fresh``: as for other rows of this engine."""
+
+    def __init__(self, key: LatticePublicKey, layout: Layout, n: int, fresh: SpacedData | None = None) -> None:
+        self.n, self.layout, self.have = n, layout, 0 if fresh is None else n
+        self._key, self._fresh = key, fresh
+        self._digits = digits_of(layout, key.bits)
+        self._segments: list[_Segment] = []
+
+    def add(self, block: CipherBlock) -> None:
+        """Append rows; of a block that others follow, each polynomial is full."""
+        self._key.check(block, ("rows",))
+        check_block_fits(block, self.layout, self.n - self.have)
+        rows = block.shape[0]
+        data = parse_spaced(block.data, rows, self._key.bits, self._key.elements.secrets, self._digits)
+        self._prepare(data, self.have)
+        self.have += rows
+
+    def block(self) -> CipherBlock:
+        """Return fresh rows as they travel."""
+        if self._fresh is None:
+            raise EncryptionError("rows that a peer encrypted do not travel again", code="not-sendable")
+        return self._key.block("rows", (self.n,), self.layout, self.n * self._digits.total, self._fresh.encode())
+
+    def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
+        """Note which rows each sum has."""
+        checked = check_groups(groups, start, self.have, n_groups)
+        if checked.size and (checked.min() < -1 or checked.max() >= n_groups):
+            raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1", code="range")
+        if self._fresh is not None and not self._segments:
+            self._prepare(self._fresh, 0)
+        shape = (checked.shape[1], n_groups)
+        order = np.empty(int(np.count_nonzero(checked >= 0)), dtype=np.int32)
+        lists = np.zeros((shape[0] * n_groups, 2), dtype=np.int64)
+        loops.list_by_cell(checked, n_groups, start, order, lists)
+        filled = int(np.count_nonzero(lists[:, 1] > lists[:, 0]))
+        self._key.counts.additions += (len(order) - filled) * self._digits.total
+        return SpacedSums(self._key, self.layout, shape, (_Term(tuple(self._segments), order, lists),))
+
+    def _prepare(self, data: SpacedData, first: int) -> None:
+        if not data.rows:
+            return
+        key, n, spacing = self._key, self._key.bits, self._digits.spacing
+        blocks, k = len(data.blocks), self._digits.total
+        a = key.allocate((blocks, set_count(self._digits, key.elements.secrets), 2, n)).view(np.float64)
+        a[:] = expand(data.seeds, n).reshape(a.shape)
+        b = key.allocate((blocks, k, 2, n)).view(np.float64)
+        for words, own, rows in zip(data.blocks, b, _rows_by_block(data.rows, spacing, n), strict=True):
+            spaced_loops.expand(words, spacing * rows - 1, own)
+        loops.to_values(key.elements.ring, b)
+        bounds = np.minimum(np.arange(blocks + 1, dtype=np.int64) * (n // spacing), data.rows) + first
+        self._segments.append(_Segment(bounds, a, b))
+
+
+class SpacedSums(EncryptedSums):
+    """Sums of spaced rows that are not yet sealed."""
+
+    def __init__(self, key: LatticePublicKey, layout: Layout, shape: tuple[int, int], terms: tuple[_Term, ...]) -> None:
+        self.shape, self.layout, self.terms = shape, layout, terms
+        self._key = key
+
+    def __add__(self, other: EncryptedSums) -> EncryptedSums:
+        self._key.check_sum(self, other)
+        assert isinstance(other, SpacedSums)
+        self._key.counts.additions += self.shape[0] * self.shape[1] * digits_of(self.layout, self._key.bits).total
+        return SpacedSums(self._key, self.layout, self.shape, self.terms + other.terms)
+
+    def take(self, cells: Integers) -> EncryptedSums:
+        """Return the sums at flat positions."""
+        chosen = check_positions(cells, self.shape[0] * self.shape[1])
+        terms = tuple(term._replace(lists=term.lists[chosen]) for term in self.terms)
+        return SpacedSums(self._key, self.layout, (1, len(chosen)), terms)
+
+    def rerandomize(self) -> CipherBlock:
+        """Add up, mask, flood, divide and pack."""
+        key, cells = self._key, self.shape[0] * self.shape[1]
+        digits = digits_of(self.layout, key.bits)
+        data = seal_spaced(key.elements, digits, cells, self.terms, key.protection, key.workers)
+        key.counts.logical_sums += cells * self.layout.logical
+        return key.block("sums", self.shape, self.layout, cells * digits.total, data)
+
+
+def seal_spaced(
+    elements: PublicElements,
+    digits: Digits,
+    cells: int,
+    terms: tuple[_Term, ...],
+    protection: SecureRandom,
+    workers: int,
+) -> bytes:
+    """Return the data of sealed sums."""
+    n, together = elements.ring.n, sums_together(elements.ring.n, digits.spacing)
+    sets, k = set_count(digits, elements.secrets), digits.total
+    packed = np.empty((-(-cells // together), sets, n), dtype=np.int64)
+    sealed = np.empty((cells, k), dtype=np.int64)
+    batches = [(i, Stream.secret(protection)) for i in range(0, len(packed), _POLYNOMIALS)]
+
+    def work(batch: tuple[int, Stream]) -> None:
+        i, stream = batch
+        part = slice(i * together, min((i + _POLYNOMIALS) * together, cells))
+        lists = [term.lists[part] for term in terms]
+        _seal_batch(elements, digits, terms, lists, stream, packed[i : i + _POLYNOMIALS], sealed[part])
+
+    run_in_threads(workers, work, batches)
+    return bytes([FORMAT, PACKED_SUMS]) + pack(packed) + pack(sealed)
+
+
+def _seal_batch(
+    elements: PublicElements,
+    digits: Digits,
+    terms: tuple[_Term, ...],
+    lists: list[Int64s],
+    stream: Stream,
+    packed: Int64s,
+    sealed: Int64s,
+) -> None:
+    """Seal sums into the polynomials ``packed`` [polynomials, sets, n] and ``sealed`` [sums, K]."""
+    ring, count, spacing, k = elements.ring, len(sealed), digits.spacing, digits.total
+    n, sets, secrets = ring.n, packed.shape[1], elements.secrets
+    windows = -(-count // spacing)
+    at = places(n, spacing)
+    _, bits = stream.ternary(-(-windows * sets // MASKS), n)
+    masked = np.empty((len(bits), 2, n))
+    loops.mask_values(ring, bits, masked)
+    errors = stream.errors((windows, sets, n))
+    flood = stream.flood(digits.flood, windows * k * spacing).reshape(windows, k, spacing)
+    chunks = np.zeros((sets, len(packed), elements.packing.shape[0], n))
+    found, out, nothing = np.empty((k, spacing), np.int64), np.empty(n), np.zeros((2, n), dtype=np.int64)
+    each_polynomial = len(at) // spacing
+    for first in range(0, windows, _TOGETHER):
+        few = min(_TOGETHER, windows - first)
+        a, b = np.zeros((few, sets, 2, n)), np.zeros((few, k, 2, n))
+        for term, own in zip(terms, lists, strict=True):
+            cells = own[first * spacing : (first + few) * spacing]
+            for segment in term.segments:
+                spaced_loops.add_windows(ring, term.order, cells, segment.bounds, spacing, segment.a, segment.b, a, b)
+        for window in range(first, first + few):
+            polynomial, place = divmod(window, each_polynomial)
+            for each in range(sets):
+                used, which = divmod(window * sets + each, MASKS)
+                digit = slice(each * secrets, min((each + 1) * secrets, k))
+                bodies, mask = elements.bodies[which, : digit.stop - digit.start], masked[used]
+                values = a[window - first, each]
+                loops.seal_one(ring, values, nothing, mask, elements.masks[which], errors[window, each], out)
+                spaced_loops.place(out, int(at[place * spacing]), spacing, chunks[each, polynomial])
+                spaced_loops.seal_words(
+                    ring, b[window - first, digit], mask, bodies, flood[window, digit], found[digit]
+                )
+            part = slice(window * spacing, min((window + 1) * spacing, count))
+            sealed[part] = found.T[: part.stop - part.start]
+    for each in range(sets):
+        digit = slice(each * secrets, min((each + 1) * secrets, k))
+        polynomials = np.empty((len(packed), n), dtype=np.int64)
+        taken = np.empty((count, digit.stop - digit.start), dtype=np.int64)
+        loops.pack_chunks(ring, chunks[each], elements.packing, at, polynomials, taken)
+        packed[:, each] = polynomials
+        sealed[:, digit] -= taken
+    loops.settle_first(sealed)
