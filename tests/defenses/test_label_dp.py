@@ -240,7 +240,6 @@ def test_what_goes_together() -> None:
     ("chain", "setup", "value", "about"),
     [
         ((LpMst(epsilon=1.0),), {"classes": 0}, None, "regression"),
-        ((LpMst(epsilon=1.0),), {"stops_early": True}, None, "early stopping"),
         ((LpMst(epsilon=1.0),), {"continues": True}, None, "warm start"),
         ((LpMst(epsilon=1.0),), {"active_columns": 0}, 2, "no priors"),
         ((LpMst(epsilon=1.0), RandomizedLabels(epsilon=1.0)), {}, "randomized-response", "noise"),
@@ -253,14 +252,75 @@ def test_set_ups_without_privacy_are_refused(
         check_hooks(chain, frozenset(POINTS), replace(SETUP, **setup))
 
 
-def test_a_run_that_stops_early_or_goes_on_is_refused() -> None:
+def test_a_run_that_goes_on_is_refused() -> None:
     given_setting = setting(SecureBoost(trees=2, depth=2))
     with refused_about("warm start", PolicyError, "inapplicable"):
         given_setting.run(policies=(RandomizedLabels(epsilon=1.0),), shares=given_setting.run().shares)
-    with refused_about("early stopping", PolicyError, "inapplicable"):
-        given_setting.run(
-            policies=(RandomizedLabels(epsilon=1.0),), params=SecureBoost(trees=2, depth=2, early_stopping_rounds=1)
-        )
+
+
+# -- early stopping ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [RandomizedLabels(epsilon=1.0), LpMst(epsilon=1.0)])
+def test_labels_that_decide_when_to_stop_are_noisy_at_no_further_cost(policy: NoisyLabels) -> None:
+    """Each once, by plain randomized response; the training labels are drawn as without them."""
+    labels = np.arange(20_000) % 2
+    given = targets(labels[:90], 2, noise=3)[0]
+    answer = policy.before_targets(replace(given, validation=labels.astype(float)))
+    assert np.mean(answer.validation == labels) == pytest.approx(np.e / (1 + np.e), abs=0.018)  # five sd
+    assert answer.account["validation_labels_used"] == len(labels)
+    assert answer.account["spent"] == 1.0
+    alone = policy.before_targets(targets(labels[:90], 2, noise=3)[0])
+    assert (alone.values == answer.values).all()
+    assert "validation_labels_used" not in alone.account
+    assert not len(alone.validation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released(Policy):
+    """Stands for noise: what is fitted, and what decides when to stop, are given."""
+
+    kind: ClassVar[str] = "released"
+    label_private: ClassVar[bool] = True
+
+    values: tuple[float, ...]
+    validation: tuple[float, ...]
+
+    def before_targets(self, targets: TrainingTargets) -> TrainingTargets:
+        values, validation = np.array(self.values), np.array(self.validation)
+        return replace(targets, values=values, labels=values, validation=validation)
+
+
+@pytest.mark.parametrize("repaired", [False, True])
+def test_when_boosting_stops_follows_from_released_labels_only(repaired: bool) -> None:
+    """Two runs whose true labels have nothing in common but what was released: equal views, and as many trees.
+
+    With trees that are repaired on true labels, too, whose scores would differ.
+    """
+    rng, counts = np.random.default_rng(8), set()
+    whole = make_parts(9, 300, {"active": 3, "left": 2, "right": 2})
+    signal = (whole["active"][:, 0] + whole["left"][:, 0] > 0).astype(float)
+    noisy = np.where(rng.random(300) < 0.25, 1 - signal, signal)
+    chain: tuple[Policy, ...] = (Released(values=tuple(noisy[:200].tolist()), validation=tuple(noisy[200:].tolist())),)
+    chain += (Grafting(unrepaired="relabel"),) if repaired else ()
+    params = SecureBoost(trees=15, depth=3, learning_rate=1.0, early_stopping_rounds=2)
+    views, histories = [], []
+    for true in (signal, 1 - signal, rng.integers(2, size=300).astype(float)):
+        run = Setting(
+            {party: x[:200].copy() for party, x in whole.items()},
+            true[:200].astype(np.int64),
+            params,
+            validation={party: x[200:].copy() for party, x in whole.items()},
+            validation_labels=true[200:].astype(np.int64),
+            noise=4,
+        ).run(policies=chain)
+        views.append({party: readable_content(run.views[party]) for party in ("left", "right")})
+        histories.append(run.active.history)
+        counts.add(len(run.active.share.trees))
+    assert views[0] == views[1] == views[2]
+    assert histories[0] == histories[1] == histories[2]
+    assert len(histories[0]) < 15  # it did stop early
+    assert len(counts) == 1
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, float("nan"), float("inf"), True, "1", None])

@@ -6,9 +6,12 @@ ones alone (post-processing). What the active party keeps (metrics, a tree that 
 true ones.
 
 What it does not cover: row weights of the user (they count as public), how many classes there are, which rows are in
-training, and labels of validation and test rows, from which nothing leaves. So early stopping is refused, since it
-tells passive parties how many trees the validation rows want. The model that the active party ends up with is private
-only as long as nobody repairs it on true labels; see :mod:`.grafting`.
+training, and labels of test rows, from which nothing leaves. Early stopping tells passive parties how many trees the
+validation rows want: an attacker who knows all columns and the noisy trees could work out the score after every tree
+for either value of one label, and compare. So the labels that decide are noisy, too, by plain randomized response with
+epsilon for each, drawn once with the others; no row is in both sets, so that no label costs more than epsilon. What the
+active party is told of its validation rows is by these. The model that it ends up with is private only as long as
+nobody repairs it on true labels; see :mod:`.grafting`. Repaired trees do not decide when to stop.
 
 Reference: Ghazi et al., "Deep Learning with Label Differential Privacy" (NeurIPS 2021), Algorithms 1 to 3, with the
 model of the run, trained on the active party's columns alone, as the source of priors (ID2Graph paper, Section 5).
@@ -46,12 +49,12 @@ class NoisyLabels(Policy):
 
     @classmethod
     def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
-        """Epsilon bounds what passive parties learn of each label that is trained on."""
+        """Epsilon bounds what passive parties learn of each label that is trained on, or decides when to stop."""
         excludes = (
-            "labels of validation and test rows, row weights, the number of classes, other trainings on the same "
-            "labels, and what a model that was repaired on true labels predicts"
+            "labels of test rows, row weights, the number of classes, other trainings on the same labels, and what a "
+            "model that was repaired on true labels predicts"
         )
-        return {"epsilon": BudgetScope(covers="per training label", excludes=excludes)}
+        return {"epsilon": BudgetScope(covers="per training or validation label", excludes=excludes)}
 
     @property
     def promise(self) -> float | None:
@@ -63,12 +66,6 @@ class NoisyLabels(Policy):
         if not setup.classes:
             raise PolicyError(
                 f"defense {self.kind!r} draws among classes; it does not apply to regression", code="inapplicable"
-            )
-        if setup.stops_early:
-            raise PolicyError(
-                f"defense {self.kind!r} does not support early stopping: the number of trees or epochs would tell of "
-                "the validation rows' labels, which carry no noise",
-                code="inapplicable",
             )
         if setup.continues:
             raise PolicyError(
@@ -107,9 +104,13 @@ class NoisyLabels(Policy):
             )
         budget = Budget(epsilon=self.epsilon, rows=len(values))
         noisy = self._noisy(values, targets, budget)
-        account = {"spent": budget.spent, "labels_used": [spend.rows for spend in budget.spends]}
-        given = noisy.astype(np.float64)
-        return replace(targets, values=given, labels=given, account=account)
+        account: dict[str, Any] = {"spent": budget.spent, "labels_used": [spend.rows for spend in budget.spends]}
+        given, validation = noisy.astype(np.float64), targets.validation
+        if len(validation):
+            draw = RandomizedResponse(epsilon=self.epsilon, classes=targets.classes)
+            validation = draw.release(validation.astype(np.int64), targets.protection).astype(np.float64)
+            account["validation_labels_used"] = len(validation)
+        return replace(targets, values=given, labels=given, validation=validation, account=account)
 
     def _noisy(self, values: Classes, targets: TrainingTargets, budget: Budget) -> Classes:
         """Return noisy classes, int64 [n], and record their cost in the budget."""

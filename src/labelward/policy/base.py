@@ -175,6 +175,8 @@ class TrainingTargets:
         draw: returns the generator of learning draws for a purpose.
         protection: source of the draws that protect something, such as noise.
         account: what the policy that answers wants to stand in its account.
+        validation: float64 [validation rows]: class numbers (or real values) by which the training decides when to
+            stop, which passive parties see; empty where it does not.
     """
 
     values: Floats
@@ -190,6 +192,7 @@ class TrainingTargets:
     scale: float | None = 1.0
     decoder: tuple[Floats, ...] = ()
     account: Mapping[str, Any] = field(default_factory=dict)
+    validation: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -153,7 +153,7 @@ class PolicyChain(Releaser):
         for position, policy in enumerate(self.policies):
             if "before_targets" not in policy.points:
                 continue
-            rows = targets.weights.shape
+            rows, validation = targets.weights.shape, targets.validation.shape
             targets = policy.before_targets(targets)
             self._told[position], targets = dict(targets.account), replace(targets, account={})
             for name in ("values", "labels", "weights", "offset"):
@@ -164,6 +164,12 @@ class PolicyChain(Releaser):
                         code="cannot-act",
                         value=policy.kind,
                     )
+            if targets.validation.shape != validation or not np.isfinite(targets.validation).all():
+                raise PolicyError(
+                    f"defense {policy.kind!r} gave labels of validation rows that are not one finite number a row",
+                    code="cannot-act",
+                    value=policy.kind,
+                )
         return targets
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:

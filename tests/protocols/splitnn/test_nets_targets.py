@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import msgspec
@@ -23,7 +23,7 @@ from labelward.defenses.label_dp import LpMst, RandomizedLabels
 from labelward.defenses.lpsc import Lpsc, adaboost_weights, l2, logitboost, vote_weight
 from labelward.defenses.mid import Mid
 from labelward.errors import JobError, PolicyError
-from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EmbeddingAnswer, EpochOrder
+from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EmbeddingAnswer, EpochEnd, EpochOrder
 from labelward.party.in_process import standalone_context
 from labelward.policy.base import Policy, TrainingTargets
 from labelward.policy.net_points import OutgoingEmbedding
@@ -404,3 +404,36 @@ def test_more_that_lpsc_refuses() -> None:
     for labels in (np.zeros(8), np.array([0.0, 1.0] * 4)):
         with refused(PolicyError, "cannot-act", field="defense 'lpsc'", value=0.0 if labels.any() else 1.0):
             vote_weight(labels, 2 * labels - 1 if labels.any() else np.ones(8), np.ones(8))
+
+
+# -- early stopping ----------------------------------------------------------------------------------------------------
+
+
+class Given(Policy):
+    """Stands for noise: what is fitted, and what decides when to stop, do not depend on the labels."""
+
+    kind = "given"
+    label_private = True
+
+    def before_targets(self, targets: TrainingTargets) -> TrainingTargets:
+        given = np.arange(len(targets.values)) % 2.0
+        return replace(targets, values=given, labels=given, validation=np.arange(len(targets.validation)) % 2.0)
+
+
+def test_when_a_network_stops_follows_from_released_labels_only() -> None:
+    """True labels that are the opposite everywhere: the same embeddings, gradients and ends of epochs."""
+    ends, shown = [], []
+    for flipped in (False, True):
+        made = net(Given(), rows=60, validation=30, patience=2, epochs=20, learning_rate=0.5)
+        run = (replace(made, labels=1 - made.labels) if flipped else made).run()
+        ends.append([(each.message.best, each.message.last) for each in run.views["telco"].received(EpochEnd)])
+        shown.append(sent(run, BatchGradients, "telco", "bank"))
+    assert ends[0] == ends[1]
+    assert len(ends[0]) < 20
+    assert all((shown[0][step] == shown[1][step]).all() for step in shown[0])
+
+
+def test_without_patience_no_label_of_a_validation_row_reaches_a_policy() -> None:
+    seen = Seen()
+    net(seen, validation=10).run()
+    assert not len(seen.given.validation)

@@ -173,7 +173,14 @@ class _Training:
         else:
             inputs = (blocks[ctx.party].first(n), training_labels)
             targets = prepare_targets(
-                ctx, params, self.hooks, *inputs, train=train_active, precision=precision, model=start.model
+                ctx,
+                params,
+                self.hooks,
+                *inputs,
+                train=train_active,
+                precision=precision,
+                model=start.model,
+                validation=labels.values[n:],
             )
         self.schedule = [frozenset(peers) for peers in targets.schedule]
         with ctx.phase("binning"):
@@ -189,6 +196,8 @@ class _Training:
             self.base, len(labels.values), tuple(blocks), ctx.peers, warm, repairs=self.hooks.repairs
         )
         strategy = Forest if params.kind == "forest" else Boosting
+        if targets.validation is not None:
+            labels = replace(labels, values=np.r_[training_labels.values, targets.validation.unpack()])
         self.strategy: Forest | Boosting = strategy(ctx, params, fitting, labels, self.state)
         # Peers are never told which of their splits a repaired tree still uses: the share keeps all of them.
         self.keeps_records = (self.hooks.repairs and params.kind == "forest") or bool(warm and warm.share.records)

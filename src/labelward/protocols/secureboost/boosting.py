@@ -30,7 +30,7 @@ class Boosting:
     Args:
         ctx: the active party's.
         fitting: objective, targets and encoder.
-        labels: of the training rows, then of the validation rows.
+        labels: of the training rows, then of the validation rows; of these as policies let them decide when to stop.
         state: of the training; margins and history are updated in place.
     """
 
@@ -100,12 +100,17 @@ class Boosting:
         state.trees.append(tree)
 
     def end_round(self) -> None:
-        """Close a round: score the validation rows."""
+        """Close a round: score the validation rows.
+
+        Where the score decides when to stop, which passive parties see, it is that of the trees as they were fitted:
+        repaired ones follow true labels.
+        """
         state, n = self.state, self.fitting.rows
         state.rounds.append((len(state.trees), dict(state.records)))
         if n == len(state.margins):
             return
-        margins = state.margins if state.clean is None else state.clean
+        fitted = state.clean is None or self.params.early_stopping_rounds > 0
+        margins = state.margins if fitted or state.clean is None else state.clean
         values, weights = self.labels.values[n:], self.labels.weights[n:]
         score = evaluation_metric(self.params.eval_metric, self.fitting.objective, margins[n:], values, weights)
         state.history.append(score[0])

@@ -41,12 +41,14 @@ class FittedTargets(msgspec.Struct, frozen=True, kw_only=True):
         values: float64 [training rows]: what is fitted, noise included.
         weights: float64 [training rows], class weights included.
         schedule: the peers that take part in each round.
+        validation: float64 [validation rows]: the labels that decide when to stop, noise included; None: none do.
     """
 
     model: str
     values: Array
     weights: Array
     schedule: tuple[tuple[str, ...], ...]
+    validation: Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +115,7 @@ def prepare_targets(
     train: Train,
     precision: int,
     model: str,
+    validation: Floats,
 ) -> FittedTargets:
     """Ask the policies for targets and schedule, and record what they did.
 
@@ -123,6 +126,7 @@ def prepare_targets(
             active party's own columns.
         precision: bits after the binary point of gradients and hessians.
         model: identifier of the training.
+        validation: labels of the validation rows; read only where they decide when to stop.
 
     Raises:
         DataError: the labels do not fit the objective.
@@ -146,6 +150,7 @@ def prepare_targets(
         ),
         draw=lambda purpose: learning(ctx.seed, ctx.party, 0, purpose),
         protection=ctx.protection,
+        validation=validation if params.early_stopping_rounds else np.zeros(0),
     )
     targets = hooks.before_targets(given)
     targets = replace(targets, weights=class_weighted(params, targets.weights, targets.values, classes))
@@ -156,6 +161,7 @@ def prepare_targets(
         values=Array.pack(targets.values),
         weights=Array.pack(targets.weights),
         schedule=tuple(tuple(sorted(peers)) for peers in hooks.schedule(params.trees)),
+        validation=Array.pack(targets.validation) if params.early_stopping_rounds else None,
     )
 
 

@@ -188,6 +188,7 @@ class NetTargets(msgspec.Struct, frozen=True, kw_only=True):
         decoder: of shares of classes; empty: none.
         weights: of rows and code; their sum is not that by which the mean loss of a batch is taken.
         validated: whether ``local`` is joined as is best for the validation rows.
+        validation: float64 [validation rows]: the labels that decide when to stop; None: none do.
     """
 
     values: Array
@@ -198,10 +199,13 @@ class NetTargets(msgspec.Struct, frozen=True, kw_only=True):
     local: LocalPart | None
     validated: bool
     decoder: tuple[Array, ...] = ()
+    validation: Array | None = None
 
     def known(self, labels: NetLabels) -> NetLabels:
-        """Return labels as they may be used from now on; those of validation rows are not changed."""
-        return replace(labels, values=np.r_[self.labels.unpack(), labels.values[self.labels.shape[0] :]])
+        """Return labels as they may be used from now on."""
+        rows = self.labels.shape[0]
+        validation = labels.values[rows:] if self.validation is None else self.validation.unpack()
+        return replace(labels, values=np.r_[self.labels.unpack(), validation])
 
     def coded(self, labels: NetLabels) -> NetLabels:
         """Return the same labels with the weights of the code; those of validation rows are not changed."""

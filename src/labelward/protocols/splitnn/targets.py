@@ -162,6 +162,7 @@ def decide_targets(ctx: Context, params: SplitNet, inputs: NetInputs, labels: Ne
         learner=OwnColumnsNet(ctx=ctx, params=params, inputs=inputs, labels=labels),
         draw=lambda purpose: ctx.private.learning(ctx.seed, 0, purpose),
         protection=ctx.protection,
+        validation=labels.values[rows:] if params.patience else np.zeros(0),
     )
     with ctx.phase("targets"):
         targets = ctx.policies.before_targets(given)
@@ -183,6 +184,7 @@ def decide_targets(ctx: Context, params: SplitNet, inputs: NetInputs, labels: Ne
         local=local,
         decoder=tuple(map(Array.pack, targets.decoder)),
         validated=targets.scale is None,
+        validation=Array.pack(targets.validation) if params.patience else None,
     )
 
 
