@@ -12,13 +12,17 @@ from labelward.attacks.nets.completion import fit_completion, inference_head
 from labelward.attacks.nets.mixmatch import (
     EmaWeights,
     MixMatchConfig,
+    entropy_margin,
     linear_rampup,
     mixmatch_loss,
+    mixtext_loss,
     mixup,
     repeated_permutations,
     sharpen,
     train_mixmatch,
+    without_tokens,
 )
+from labelward.errors import DataError
 
 torch.set_num_threads(1)
 
@@ -211,3 +215,82 @@ def test_probabilities_are_of_each_row_alone():
     np.testing.assert_allclose(whole.sum(1), 1, rtol=1e-6)
     # float32; products of one row and of a thousand may be added in another order
     np.testing.assert_allclose(made.probabilities(x[2000:2003]), whole[2000:2003], atol=1e-6)
+
+
+# -- texts: MixText ----------------------------------------------------------------------------------------------------
+
+
+def small_bert(seed=1, layers=2):
+    from labelward.protocols.splitnn.models.bert import bert
+    from labelward.protocols.splitnn.models.presets import initialize
+
+    made = bert(50, 6, 8, layers=layers, width=16, heads=2).to_empty(device="cpu")
+    initialize(made, np.random.default_rng(seed))
+    return made.eval()
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 12])
+def test_a_model_that_is_cut_gives_what_it_gives_as_a_whole(layers):
+    """With padding, and a row of padding only."""
+    model = small_bert(layers=layers)
+    rows = torch.from_numpy(np.random.default_rng(2).integers(0, 50, (5, 6)))
+    rows[1, 3:], rows[2] = 0, 0
+    lower, upper = model.cut()
+    with torch.no_grad():
+        torch.testing.assert_close(upper(lower(rows)), model(rows))
+
+
+def test_a_row_that_is_mixed_with_itself_stays_and_with_another_sees_the_tokens_of_both():
+    model = small_bert()
+    rows = torch.tensor([[5, 6, 7, 0, 0, 0], [8, 9, 10, 11, 12, 0]])
+    lower, upper = model.cut()
+    with torch.no_grad():
+        hidden = lower(rows)
+        p = torch.eye(2)
+        alone, _ = mixup(hidden, hidden, p, p, torch.tensor([0.6, 0.6]))
+        torch.testing.assert_close(upper(alone), model(rows))
+        mixed, targets = mixup(hidden, hidden.flip(0), p, p.flip(0), torch.tensor([0.75, 0.75]))
+    assert (mixed[:, :, -1] > 0).tolist() == [[True] * 5 + [False]] * 2
+    torch.testing.assert_close(targets, torch.tensor([[0.75, 0.25], [0.25, 0.75]]))
+
+
+def test_mixtext_losses_by_hand():
+    """Equal logits: cross-entropy ln 2; divergence of (.9, .1) from halves; entropy ln 2 is .007 below the margin."""
+    logits, targets = torch.zeros(2, 2), torch.tensor([[1.0, 0.0], [0.9, 0.1]])
+    divergence = 0.9 * math.log(0.9 / 0.5) + 0.1 * math.log(0.1 / 0.5)
+    assert float(mixtext_loss(logits, targets, 1, 2.0)) == pytest.approx(math.log(2) + 2 * divergence, abs=1e-6)
+    assert float(mixtext_loss(logits[:1], targets[:1], 1, 2.0)) == pytest.approx(math.log(2), abs=1e-6)
+    assert float(entropy_margin(logits)) == 0.0
+    assert float(entropy_margin(torch.zeros(3, 4))) == pytest.approx(math.log(4) - 0.7, abs=1e-6)
+
+
+def test_tokens_are_dropped_as_often_as_asked_but_the_first_stays():
+    rows = torch.from_numpy(np.random.default_rng(3).integers(1, 50, (500, 21)))
+    left = without_tokens(rows, 0.3, np.random.default_rng(4))
+    assert (left[:, 0] == rows[:, 0]).all()
+    assert ((left == rows) | (left == 0)).all()
+    assert float((left[:, 1:] == 0).double().mean()) == pytest.approx(0.3, abs=0.023)  # five sd of 10,000 draws
+
+
+@pytest.mark.parametrize("fine_tune", [False, True])
+def test_a_text_model_is_completed_by_mixtext(fine_tune):
+    """The second token names the class; half of the unlabeled rows miss some others."""
+    rng = np.random.default_rng(5)
+    labels = np.arange(80) % 2
+    rows = rng.integers(10, 50, (80, 6))
+    rows[:, 0] = 1 + labels
+    recipe = changed(steps=150, loss="mixtext", dropped=0.2)
+    known = (np.arange(20), labels[:20])
+    made = fit_completion(
+        small_bert(), rows, known, 2, recipe, fine_tune=fine_tune, mix="hidden", rng=np.random.default_rng(6)
+    )
+    assert np.mean(made.probabilities(rows)[20:].argmax(1) == labels[20:]) > 0.9
+
+
+def test_what_is_no_text_is_refused():
+    linear = torch.nn.Linear(3, 2)
+    rows, known = np.zeros((4, 3)), (np.array([0, 1]), np.array([0, 1]))
+    for recipe, mix, field in ((changed(dropped=0.1), "inputs", "dropped"), (RECIPE, "hidden", "mix")):
+        with pytest.raises(DataError) as caught:
+            fit_completion(linear, rows, known, 2, recipe, fine_tune=False, mix=mix, rng=np.random.default_rng(1))
+        assert caught.value.field == field

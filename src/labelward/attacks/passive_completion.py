@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from labelward.attacks.nets.completion import CompletedModel
 
 Source = Literal["told", "direct"]
-Mix = Literal["auto", "inputs", "embeddings"]
+Mix = Literal["auto", "inputs", "hidden", "embeddings"]
 Known = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -82,10 +82,22 @@ class Completion(AfterEpoch):
     mix: Annotated[
         Mix,
         Meta(
-            description="Level of MixUp: 'inputs', 'embeddings' or 'auto' (inputs, but embeddings for token ids and "
-            "for categorical columns that the bottom model's first layer does not encode)."
+            description="Level of MixUp: 'inputs', 'hidden' (hidden states of 'bert-small' and 'bert-base', TMix), "
+            "'embeddings' or 'auto' (inputs, but embeddings for token ids and for categorical columns that the bottom "
+            "model's first layer does not encode)."
         ),
     ] = "auto"
+    loss: Annotated[
+        Literal["mixmatch", "mixtext"],
+        Meta(
+            description="Losses: 'mixmatch', or 'mixtext', those of MixText for texts: divergence of unlabeled rows, "
+            "and a bound of the entropy of their guesses; MixText has unlabeled_weight = 1."
+        ),
+    ] = "mixmatch"
+    dropped: Annotated[
+        float,
+        Meta(ge=0, lt=1, description="Augmentation of unlabeled texts: share of tokens that each step leaves out."),
+    ] = 0.0
 
     @property
     def labels_needed(self) -> int:
@@ -248,9 +260,11 @@ class PassiveCompletion(Completion):
     are the published code's.
 
     Differences from the paper: the weight of unlabeled rows is chosen (:mod:`labelward.attacks.nets.weight_choice`);
-    ``unlabeled_weight = 50`` is the published one. Of texts embeddings are mixed, as MixText mixes hidden states, but
-    without its augmentation. From the published code: shares are drawn for each pair; the last step counts, not the
-    best by the true labels; one run of steps instead of epochs.
+    ``unlabeled_weight = 50`` is the published one. Of texts embeddings are mixed unless ``mix = "hidden"`` and ``loss =
+    "mixtext"`` ask for MixText (Chen et al. 2020), which mixes at one layer here and draws among three; its
+    augmentation, by translation there and back, needs models that are not at hand: ``dropped`` leaves out tokens. From
+    the published code: shares are drawn for each pair; the last step counts, not the best by the true labels; one run
+    of steps instead of epochs.
     """
 
     kind: ClassVar[str] = "passive-completion"
@@ -273,6 +287,8 @@ _RECIPE = (
     "alpha",
     "average",
     "shrink",
+    "loss",
+    "dropped",
 )
 
 

@@ -52,6 +52,7 @@ from labelward.federation.simulation import (
     insecure_reasons,
     key_info,
 )
+from labelward.federation.train import costs_of_engines
 from labelward.he import Engine
 from labelward.job import ComponentSpec, Job, Variant
 from labelward.leakage.embeddings import Explainer
@@ -61,7 +62,7 @@ from labelward.metrics.utility import Baselines, baselines, utility
 from labelward.party.joined_view import SEPARATOR
 from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
-from labelward.planning.cost_model import CostModel, cost_model, estimate_or_none
+from labelward.planning.cost_model import CostModel, cost_model, estimate_or_none, forecast
 from labelward.policy.base import Policy
 from labelward.protocols.family import ModelFamily
 from labelward.rng import SecureRandom
@@ -307,6 +308,7 @@ class _Run:
     folder: Path
     training: AttackedTraining
     estimate: Estimate | None
+    engines: str  # what the training would cost under each engine, where ``auto`` chose one
 
 
 @dataclass
@@ -437,6 +439,8 @@ class _Audit:
         detail = _label(variant, at.seed, deviation)
         policies = monitored_chains(self.job, at.data, variant, seed=at.seed)[self.job.active.name]
         estimate = estimate_or_none(at.prospect, policies)
+        policies = monitored_chains(self.job, at.data, variant, seed=at.seed)[self.job.active.name]
+        engines = costs_of_engines(self.job, at.data, at.seed, policies, forecast, estimate)
         try:
             training = run_training(
                 self.job,
@@ -455,7 +459,7 @@ class _Audit:
                 raise
             self._diverged(folder, at.seed, variant, deviation, error)
             return
-        run = _Run(at, deviation, folder, training, estimate)
+        run = _Run(at, deviation, folder, training, estimate, engines)
         worth = utility(self.programs, training.ended.margins, at.data, at.beside)
         rows, accounts = self._attack(run, utility=worth, cost=training.ended.cost)
         if self.explained and at.seed == self.job.run.seeds[0]:
@@ -571,7 +575,7 @@ class _Audit:
                 [(party, run.folder / party / VIEW) for party in views], active=active, secure=self.engine.secure
             ),
             phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
-            key=key_info(self.engine, self.job.encryption, ended.fingerprint),
+            key=key_info(self.engine, self.job.encryption, ended.fingerprint, beside=run.engines),
             seen=self._seen(run),
             applied=tuple(
                 ({} if party == active else {"party": party}) | _account(each)

@@ -125,7 +125,9 @@ def _as_json(found: CostEstimate) -> dict[str, Any]:
         "generated": list(found.generated),
         "unit_costs": asdict(found.costs),
         "estimate": msgspec.to_builtins(found.estimate),
-    }
+    } | (
+        {} if found.choice is None else {"choice": asdict(found.choice), "engines": msgspec.to_builtins(found.engines)}
+    )
 
 
 def _print(found: CostEstimate) -> None:
@@ -195,7 +197,8 @@ def _sentences(found: CostEstimate) -> list[str]:
     estimate = found.estimate
     rows, trees = found.sample
     first = "first tree was" if trees == 1 else f"first {count(trees)} trees were"
-    sentences = [
+    sentences = _chosen(found)
+    sentences += [
         f"In one process, where phases add up: {duration(estimate.seconds)}, "
         f"{data_size(sum(estimate.bytes.values()))} in {count(estimate.messages)} messages; "
         f"{count(estimate.encryptions)} encryptions, {count(estimate.additions)} additions, "
@@ -212,6 +215,15 @@ def _sentences(found: CostEstimate) -> list[str]:
     if estimate.between is not None:
         sentences += _deployment(estimate.between)
     return sentences
+
+
+def _chosen(found: CostEstimate) -> list[str]:
+    """Say which engine ``auto`` is, why, and what each would cost."""
+    from labelward.federation.engine_choice import costs_beside
+
+    if found.choice is None:
+        return []
+    return [f'engine = "auto" is {found.choice.engine}: {found.choice.reason}; {costs_beside(found.engines)}.']
 
 
 def _deployment(between: DeploymentEstimate) -> list[str]:

@@ -16,6 +16,7 @@ from labelward.data.splitting import check_split
 from labelward.errors import EncryptionError, InputError, JobError, unknown_name
 from labelward.extensions import extensions, loaded
 from labelward.families import families
+from labelward.federation.engine_choice import decided
 from labelward.he import Engine, NullEngine, check_engine, engine, engine_class, engine_names
 from labelward.job import ComponentSpec, EncryptionSection, Job, Variant
 from labelward.parameters import documented_fields
@@ -353,7 +354,8 @@ def _encryption(section: EncryptionSection, model: ComponentSpec) -> EncryptionS
 
 
 def _with_engine_defaults(section: EncryptionSection) -> EncryptionSection:
-    """Return the section with all parameters of its engine."""
+    """Return the section with all parameters of its engine; ``auto`` is decided."""
+    section = decided(section)
     _check_engine_name(section)
     check = partial(check_engine, section.engine, section.engine_parameters, insecure=section.insecure)
     return replace(section, engine_parameters=_placed("[encryption]", check).parameters())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.federation.components import common_defense, model_family
+from labelward.federation.engine_choice import choose_engine
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.session import FederationSession, Participant, PartyOutcome, encode_shared, run_session
 from labelward.he import Counts, Engine
@@ -99,8 +100,13 @@ def insecure_reasons(
     return tuple(filter(None, reasons))
 
 
-def key_info(engine: Engine, section: EncryptionSection, fingerprint: str) -> KeyInfo:
-    """Return the key of a run as reports print it; ``fingerprint`` is that of the public key, as hex."""
+def key_info(engine: Engine, section: EncryptionSection, fingerprint: str, *, beside: str = "") -> KeyInfo:
+    """Return the key of a run as reports print it.
+
+    Args:
+        fingerprint: of the public key, as hex.
+        beside: what other engines would cost, where ``auto`` chose this one.
+    """
     bits = engine.key_bits(section.bits)
     return KeyInfo(
         engine=engine.name,
@@ -109,6 +115,7 @@ def key_info(engine: Engine, section: EncryptionSection, fingerprint: str) -> Ke
         fingerprint=fingerprint,
         insecure=insecure_reasons(engine, section),
         kernel=str(engine.describe().get("kernel", "")),
+        chosen="; ".join(filter(None, (choose_engine().reason, beside))) if section.automatic else "",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from labelward.data import VerticalDataset, load_dataset, load_tables, warn_of_label_proxies
 from labelward.errors import JobError, unknown_name
 from labelward.federation.components import check_job, make_engine, model_family, with_defaults
+from labelward.federation.engine_choice import alternatives, costs_beside
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import key_info, simulate_job
@@ -105,10 +106,12 @@ def train_variant(
     try:
         with atomic_directory(out, job) as folder:
             keep_seeds(folder, private)
-            estimate = None
+            estimate, beside = None, ""
             if forecast is not None:
                 policies = monitored_chains(job, data, defended, seed=seed)[job.active.name]
                 estimate = forecast(job, data, engine, seed, policies)
+                policies = monitored_chains(job, data, defended, seed=seed)[job.active.name]
+                beside = costs_of_engines(job, data, seed, policies, forecast, estimate)
             ended = simulate_job(
                 job,
                 data,
@@ -125,7 +128,7 @@ def train_variant(
                 variant=name.slug,
                 utility=utility_scores(programs, ended.margins, data),
                 cost=ended.cost,
-                key=key_info(engine, job.encryption, ended.fingerprint),
+                key=key_info(engine, job.encryption, ended.fingerprint, beside=beside),
                 watched=ended.watched,
                 phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
                 estimate=estimate,
@@ -173,3 +176,33 @@ def defense_variant(job: Job, slug: str | None) -> Variant:
     if slug not in variants:
         raise JobError(unknown_name("variant", slug, variants), code="unknown", value=slug)
     return variants[slug]
+
+
+def costs_of_engines(
+    job: Job,
+    data: VerticalDataset,
+    seed: int,
+    policies: Sequence[Policy],
+    forecast: Forecast,
+    estimate: Estimate | None,
+) -> str:
+    """Return what a completed job would cost under each engine that ``auto`` decides between; empty for other jobs.
+
+    Args:
+        policies: of the active party; they must be new, since they act in a dry run.
+        estimate: under the engine that was chosen.
+    """
+    if not job.encryption.automatic or estimate is None:
+        return ""
+    found = {job.encryption.engine: estimate}
+    for name, section in alternatives(job.encryption).items():
+        if name not in found:
+            other = with_defaults(replace(job, encryption=section))
+            engine = make_engine(other.encryption)
+            try:
+                costs = forecast(other, data, engine, seed, policies)
+            finally:
+                engine.close()
+            if costs is not None:
+                found[name] = costs
+    return costs_beside(found)

@@ -368,10 +368,14 @@ class CiphertextFormat:
     Attributes:
         size: bytes of a ciphertext.
         fits: for each ciphertext of a row, how many sums one ciphertext like it holds.
+        row_effort, sum_effort: work of encrypting and preparing a row, and of sealing and opening a sum, relative to
+            the same numbers without :attr:`Layout.spacing`.
     """
 
     size: int
     fits: tuple[int, ...]
+    row_effort: float = 1.0
+    sum_effort: float = 1.0
 
     @property
     def parts(self) -> int:
@@ -556,16 +560,22 @@ class Engine(ABC):
         """Return the bytes of a key's precomputed tables for one base; by default there are none."""
         return 0
 
-    def additions(self, groups: Groups, n_groups: int) -> Additions:
+    def additions(self, groups: Groups, n_groups: int, *, spacing: int = 1, scale: float = 1.0) -> Additions:
         """Return the work of :meth:`EncryptedRows.group_sums`; by default one addition for each further row of a cell.
 
         Args:
             groups: int32 [m, F], -1 for absent rows, as :meth:`EncryptedRows.group_sums` takes it.
+            spacing: of their layout.
+            scale: how many rows each of these stands for; the answer is for one of them.
         """
         present = int(np.count_nonzero(groups >= 0))
         filled = (np.bincount(groups[:, column] + 1, minlength=1)[1:] for column in range(groups.shape[1]))
         count = present - sum(int(np.count_nonzero(rows)) for rows in filled)
         return Additions(count, float(count))
+
+    def level_spacing(self, layout: Layout, work: LevelWork, bits: int) -> int:
+        """Return what :meth:`PrivateKey.level_spacing` does for keys of ``bits`` bits; by default 0."""
+        return 0
 
     def calibration_rows(self, bits: int) -> int:
         """Return how many rows a plan encrypts to measure the engine's operations."""

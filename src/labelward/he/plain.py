@@ -112,7 +112,7 @@ class _PrivateKey(PrivateKey):
         return self._key.encrypt(values, layout)
 
     def level_spacing(self, layout: Layout, work: LevelWork) -> int:
-        return self._key._of.level_spacing(layout, work)
+        return self._key._of.level_spacing(layout, work, 0)
 
     def decrypt(self, block: CipherBlock) -> Integers:
         values = self._key._open(block, ("rows", "sums"))
@@ -169,7 +169,7 @@ class _Rows(EncryptedRows):
         if present < 0:
             raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1", code="range")
         self._key.counts.additions += present - int(np.count_nonzero(seen))
-        self._key._of.summed(checked, n_groups, since)
+        self._key._of.summed(checked, n_groups, self.layout.spacing, since)
         return _Sums(self._key, sums, self.layout, seen > 0)
 
 
@@ -259,11 +259,7 @@ class PlainEngine(Engine):
         """Return name and kernel."""
         return super().describe() | {"kernel": "numba"}
 
-    def level_spacing(self, layout: Layout, work: LevelWork) -> int:
-        """Return 0: rows are encrypted once; a hook, as those that follow are."""
-        return 0
-
-    def summed(self, groups: Groups, n_groups: int, since: float) -> None:
+    def summed(self, groups: Groups, n_groups: int, spacing: int, since: float) -> None:
         """Hear of a sum by groups that began at ``since``; a hook for :mod:`labelward.planning.counting_engine`."""
 
     def added(self, first: NDArray[np.bool_], second: NDArray[np.bool_], since: float) -> None:

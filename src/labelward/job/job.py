@@ -144,7 +144,7 @@ class Job:
         encryption = (
             {"engine": "none"}
             if self.encryption.engine == "none"
-            else _set_values(self.encryption, "engine_parameters")
+            else _set_values(self.encryption, "engine_parameters", "automatic")
         )
         blocks.append(_toml.block("[encryption]", encryption))
         if self.encryption.engine_parameters:

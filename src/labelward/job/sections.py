@@ -361,7 +361,7 @@ class EncryptionSection(Parameters):
         Meta(
             description="'paillier', 'lattice' (an option: less work, more assumptions), or 'plain' (no encryption; "
             "needs insecure = true). 'none', which takes no other key, is the default of models whose protocol "
-            "encrypts nothing."
+            "encrypts nothing. 'auto': 'paillier' or 'lattice', today always the former."
         ),
     ] = "paillier"
     bits: Annotated[
@@ -387,6 +387,8 @@ class EncryptionSection(Parameters):
     ] = None
     engine_parameters: Mapping[str, Any] = field(default_factory=dict)
     """The engine's own, from the table ``[encryption.ENGINE]``; the engine checks them."""
+    automatic: bool = field(default=False, compare=False)
+    """Whether the job says ``auto`` and :func:`labelward.federation.components.with_defaults` chose the engine."""
 
     def check_parameters(self) -> None:
         """Refuse an engine or a key that protects nothing, unless that was asked for."""
@@ -395,13 +397,18 @@ class EncryptionSection(Parameters):
             object.__setattr__(self, "memory_limit", limit)
         own = {key: freeze(f"[encryption.{self.engine}] {key}", value) for key, value in self.engine_parameters.items()}
         object.__setattr__(self, "engine_parameters", FrozenDict(own))
-        if not self.bits:
+        if self.engine == "auto" and (self.bits or self.engine_parameters):
+            name = "bits" if self.bits else "engine_parameters"
+            raise self.error(name, "is not supported with engine 'auto', of which each engine has its own; remove it")
+        if not self.bits and self.engine != "auto":
             object.__setattr__(self, "bits", _DEFAULT_BITS.get(self.engine, _LEAST_SECURE_BITS))
         if self.engine == "none":
             defaults = {each.name: each.default for each in fields(self)} | {"bits": _LEAST_SECURE_BITS}
             for each in fields(self):
                 if each.name not in ("engine", "engine_parameters") and getattr(self, each.name) != defaults[each.name]:
                     raise self.error(each.name, "is not supported with engine 'none'; remove it")
+        if self.engine == "auto":
+            return
         if self.bits < _LEAST_BITS:
             raise self.error("bits", f"must be at least {_LEAST_BITS}, or 0, not {self.bits}", code="range")
         if self.bits < _LEAST_SECURE_BITS and not self.insecure:

@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from labelward.errors import JobError
 from labelward.federation.components import check_job, make_engine, make_policies, model_family, with_defaults
+from labelward.federation.engine_choice import AUTO, EngineChoice, alternatives, choose_engine
 from labelward.federation.train import defense_variant
 from labelward.job import Job
 from labelward.planning.cost_model import CostModel
@@ -37,6 +38,8 @@ class CostEstimate:
     generated: tuple[str, ...]  # parties with synthetic columns
     costs: UnitCosts  # of single operations
     estimate: Estimate  # of the run
+    choice: EngineChoice | None = None  # of the engine, where the job says ``auto``
+    engines: dict[str, Estimate] = field(default_factory=dict)  # then the run under each engine of the choice
 
 
 def estimate_cost(
@@ -62,6 +65,20 @@ def estimate_cost(
     Raises:
         InputError: of any kind, as training the job would; or for a model that is not of trees.
     """
+    if job.encryption.engine != AUTO:
+        return _estimate(job, seed, variant, link, remote)
+    found = {
+        name: _estimate(replace(job, encryption=section), seed, variant, link, remote)
+        for name, section in alternatives(job.encryption).items()
+    }
+    estimates = {name: each.estimate for name, each in found.items()}
+    choice = choose_engine(estimates)
+    return replace(found[choice.engine], choice=choice, engines=estimates)
+
+
+def _estimate(
+    job: Job, seed: int | None, variant: str | None, link: NetworkLink | None, remote: RemoteShape | None
+) -> CostEstimate:
     seed = job.run.seeds[0] if seed is None else seed
     job = with_defaults(replace(job, run=replace(job.run, seeds=(seed,))))
     defended = defense_variant(job, variant_without_defaults(job.variants()[0]).slug if variant is None else variant)

@@ -10,11 +10,12 @@ import threading
 import time
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.he import CipherBlock, Counts, Engine, Layout
-from labelward.he.base import Additions, CiphertextFormat, Groups
+from labelward.he.base import Additions, CiphertextFormat, Groups, LevelWork
 from labelward.he.plain import PlainEngine
 
 
@@ -24,15 +25,26 @@ class CountingEngine(PlainEngine):
     Attributes:
         total: additions so far, for one ciphertext a row.
         seconds: time spent in sums by group, which the priced engine spends in another way.
+
+    Args:
+        bits: of the keys of ``priced``.
+        scale: how many rows of the training each row stands for.
     """
 
-    def __init__(self, priced: Engine) -> None:
+    def __init__(self, priced: Engine, bits: int = 0, scale: float = 1.0) -> None:
         super().__init__()
         self.priced, self.total, self.seconds = priced, Additions(0, 0.0), 0.0
+        self._bits, self._scale = bits, scale
 
-    def summed(self, groups: Groups, n_groups: int, since: float) -> None:
+    def level_spacing(self, layout: Layout, work: LevelWork, bits: int) -> int:
+        """Return what the priced engine would say."""
+        whole = msgspec.structs.replace(layout, rows=round(layout.rows * self._scale))
+        nodes = tuple(round(rows * self._scale) for rows in work.nodes)
+        return self.priced.level_spacing(whole, LevelWork(round(work.rows * self._scale), nodes, work.bins), self._bits)
+
+    def summed(self, groups: Groups, n_groups: int, spacing: int, since: float) -> None:
         """Count a sum by groups as the priced engine would do it."""
-        self._count(self.priced.additions(groups, n_groups), since)
+        self._count(self.priced.additions(groups, n_groups, spacing=spacing, scale=self._scale), since)
 
     def added(self, first: NDArray[np.bool_], second: NDArray[np.bool_], since: float) -> None:
         """Count an addition of sums."""
@@ -57,14 +69,14 @@ class PricingEngine(CountingEngine):
     """
 
     def __init__(self, priced: Engine, bits: int) -> None:
-        super().__init__(priced)
-        self._bits = priced.key_bits(bits)
+        super().__init__(priced, priced.key_bits(bits))
         self._lock = threading.Lock()
         self.reset()
 
     def reset(self) -> None:
         """Begin to count anew."""
         self.counts, self.unpacked, self._sum_bytes = Counts(), Counts(), 0
+        self._rows, self._row_bytes = 0, 0
         self.layout: Layout | None = None
 
     def snapshot(self) -> tuple[Counts, Counts]:
@@ -75,8 +87,9 @@ class PricingEngine(CountingEngine):
     def encrypted(self, layout: Layout, rows: int) -> None:
         """Count rows that are encrypted; blocks of no rows only check what an engine takes."""
         if rows:
-            self.layout = layout
-            self.counts.encryptions += rows * self._format(layout).parts
+            self.layout, form = layout, self._format(layout)
+            self._rows, self._row_bytes = self._rows + rows, self._row_bytes + form.row_bytes(rows)
+            self.counts.encryptions += rows * form.parts
             self.unpacked.encryptions += rows * layout.logical
 
     def decrypted(self, block: CipherBlock) -> None:
@@ -95,10 +108,9 @@ class PricingEngine(CountingEngine):
         """
         if self.layout is None:
             return plain
-        form = self._format(self.layout)
         sums = self.unpacked.decryptions // max(1, self.layout.logical)
         own = ciphertexts * 8 * len(self.layout.bounds)
-        return plain - own + form.row_bytes(ciphertexts - sums) + self._sum_bytes
+        return plain - own + round((ciphertexts - sums) * self._row_bytes / self._rows) + self._sum_bytes
 
     def _count(self, added: Additions, since: float) -> None:
         if self.layout is not None:  # parties that sum do so at the same time

@@ -32,7 +32,14 @@ from labelward.he.base import CiphertextFormat
 from labelward.job import Job
 from labelward.messages.base import Message, RowMask, wire_name
 from labelward.messages.codec import encode
-from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows, LevelHistograms, PredictAnswers, TreeStart
+from labelward.messages.tree import (
+    EncryptedForestRows,
+    EncryptedLevelRows,
+    EncryptedTreeRows,
+    LevelHistograms,
+    PredictAnswers,
+    TreeStart,
+)
 from labelward.party.context import Context
 from labelward.party.handshake import RowMasks, handshake_active, handshake_passive
 from labelward.party.in_process import run_parties
@@ -132,7 +139,9 @@ class SentMessage:
         fixed: bytes that do not grow with the rows, ciphertexts of sums among them.
         per_row: sizes of binary fields that grow with the rows, encrypted rows among them.
         entries: rows or sums that it carries in ``ciphertexts``.
-        rows: of the tree or forest whose encrypted rows come in ``parts`` messages like this one; else 0.
+        effort: their work in ciphertexts without spacing (:class:`~labelward.he.base.CiphertextFormat`).
+        rows: of the tree, forest or level whose encrypted rows come in ``parts`` messages like this one, times their
+            spacing; else 0.
     """
 
     receiver: str
@@ -142,6 +151,7 @@ class SentMessage:
     per_row: tuple[int, ...]
     entries: int = 0
     ciphertexts: int = 0
+    effort: float = 0.0
     rows: int = 0
     parts: int = 1
 
@@ -174,6 +184,7 @@ class PartyTrace:
             type, the number of the trees that grow side by side, and the depth.
         layout: of the blocks that it sent, for all rows of the job; None if there were none.
         widest: of its message with the most columns at a root their number and most bins.
+        again: rows that it encrypted for levels, and their work in rows without spacing.
     """
 
     engine: CountingEngine
@@ -182,6 +193,7 @@ class PartyTrace:
     turns: set[tuple[bool, str, int, tuple[int, ...]]] = field(default_factory=set)
     layout: Layout | None = None
     widest: tuple[int, int] = (1, 2)
+    again: tuple[int, float] = (0, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -238,8 +250,9 @@ def _run(
     sides = RowMasks.in_order(sample.rows, sample.validation, sample.test)
     session = job_session(job, [str(row) for row in range(total)], engine, seed=seed)
     offer = replace(session.proposal(job.active.name), parties=parties, bits=0)
-    price, baton = _Price(engine, engine.key_bits(job.encryption.bits), scale), threading.Lock()
-    traces = {name: PartyTrace(engine=CountingEngine(engine)) for name in parties}
+    bits = engine.key_bits(job.encryption.bits)
+    price, baton = _Price(engine, bits, scale), threading.Lock()
+    traces = {name: PartyTrace(engine=CountingEngine(engine, bits, scale)) for name in parties}
     at_once = params.trees_at_once if params.kind == "forest" else 1
 
     def context(name: str, end: Transport) -> Context:
@@ -283,8 +296,8 @@ class _Price:
         self._engine, self._bits, self._scale = engine, bits, scale
         self._formats: dict[Layout, CiphertextFormat] = {}
 
-    def block(self, plain: CipherBlock) -> tuple[CipherBlock, int]:
-        """Return a block as the engine would send it, without its ciphertexts, and the size of these."""
+    def block(self, plain: CipherBlock) -> tuple[CipherBlock, int, float]:
+        """Return a block as the engine would send it, without its ciphertexts, and the size and effort of these."""
         layout = msgspec.structs.replace(plain.layout, rows=round(plain.layout.rows * self._scale))
         if layout not in self._formats:
             self._formats[layout] = self._engine.ciphertext_format(layout, self._bits)
@@ -293,7 +306,8 @@ class _Price:
         count = plain.count * form.parts if rows else form.sealed(plain.count)
         size = form.row_bytes(plain.count) if rows else form.sum_bytes(plain.count)
         changed = {"engine": self._engine.name, "layout": layout, "count": count, "data": b""}
-        return msgspec.structs.replace(plain, **changed), size
+        effort = count * (form.row_effort if rows else form.sum_effort)
+        return msgspec.structs.replace(plain, **changed), size, effort
 
     def key(self) -> PublicMaterial:
         """Return a key of the engine's length."""
@@ -327,7 +341,7 @@ class _TracedContext(Context):
         topology, header = Topology.star(*parties), _Unrecorded(None)
         super().__init__(end, topology=topology, transcript=header, seed=seed, private=ANY_SEED, policies=policies)
         self._trace, self._price, self._baton, self._at_once = trace, price, baton, at_once
-        self._phase, self._since = "wait", time.perf_counter()
+        self._phase, self._since, self._last = "wait", time.perf_counter(), object()
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -360,14 +374,14 @@ class _TracedContext(Context):
 
     def _traced(self, peer: str, message: Message, step: tuple[int, ...], once: bool) -> SentMessage:
         """Return a message as the job's engine would have it sent."""
-        per_row, entries, ciphertexts, size = tuple(_row_fields(message)), 0, 0, 0
+        per_row, entries, ciphertexts, size, effort = tuple(_row_fields(message)), 0, 0, 0, 0.0
         priced = message
         for name in message.__struct_fields__:
             value = getattr(message, name)
             if isinstance(value, CipherBlock):
-                entries, (block, size) = value.count, self._price.block(value)
+                entries, (block, size, effort) = value.count, self._price.block(value)
                 ciphertexts, priced = block.count, msgspec.structs.replace(priced, **{name: block})
-                self._trace.layout = block.layout
+                self._trace.layout = msgspec.structs.replace(block.layout, spacing=1)
             elif isinstance(value, PublicMaterial):
                 priced = msgspec.structs.replace(priced, **{name: self._price.key()})
         fixed = len(encode(priced, step)) - sum(map(_binary_size, per_row))
@@ -379,10 +393,17 @@ class _TracedContext(Context):
             per_row=per_row,
             entries=entries,
             ciphertexts=ciphertexts,
+            effort=effort,
         )
-        if not isinstance(message, EncryptedTreeRows | EncryptedForestRows):
+        if not isinstance(message, EncryptedTreeRows | EncryptedForestRows | EncryptedLevelRows):
             return sent
         rows = message.gradients.layout.rows
+        if isinstance(message, EncryptedLevelRows):
+            rows = entries * message.parts * message.gradients.layout.spacing
+            if message.gradients is not self._last:  # the same block may go to several peers
+                of_all, work = self._trace.again
+                self._trace.again = of_all + entries, work + entries * effort / ciphertexts
+            self._last = message.gradients
         return replace(sent, fixed=fixed, per_row=(*per_row, size), rows=rows, parts=message.parts)
 
     def _switch(self, phase: str) -> str:

@@ -88,17 +88,17 @@ def _phases(
     if not active:
         grouping = max(0.0, spent.get("aggregate", 0.0) - dry.parties[name].engine.seconds)
         return found | {
-            "prepare rows": own.prepared * costs.prepare,
+            "prepare rows": own.preparing * costs.prepare,
             "aggregate": own.seals * costs.sum_message + own.effort * costs.add + grouping * scale * trees,
-            "seal": own.seals * costs.seal_message + own.sums * costs.seal + costs.public_tables * bool(own.seals),
+            "seal": own.seals * costs.seal_message + own.sealing * costs.seal + costs.public_tables * bool(own.seals),
             "other": other,
         }
     return {
         "key": costs.key,
         **found,
-        "encrypt": own.encryptions * costs.encrypt + costs.owner_tables * bool(own.encryptions),
+        "encrypt": own.encrypting * costs.encrypt + costs.owner_tables * bool(own.encryptions),
         "own sums": spent.get("own sums", 0.0) * scale * trees,
-        "decrypt": own.openings * costs.open_message + own.opened * costs.decrypt,
+        "decrypt": own.openings * costs.open_message + own.opening * costs.decrypt,
         "choose": spent.get("choose", 0.0) * trees,
         "other": other + sum(each.bytes for each in works.values()) * costs.travel,
     }

@@ -15,7 +15,7 @@ from labelward.he.base import CiphertextFormat
 from labelward.planning.dry_run import DryRun, TrainingData
 from labelward.protocols.secureboost.params import TreeModel
 
-ROW_MESSAGES = ("TreeRows", "ForestRows")
+ROW_MESSAGES = ("TreeRows", "ForestRows", "LevelRows")
 """The messages that carry encrypted rows."""
 
 
@@ -64,14 +64,18 @@ class OperationCounts:
         flows: what it sends, by receiver and type.
     """
 
-    encryptions: float = 0.0  # made from numbers
-    prepared: float = 0.0  # received rows that were made ready for sums
+    encryptions: float = 0.0  # made from numbers; ``encrypting``: their work in those of rows without spacing
+    encrypting: float = 0.0
+    prepared: float = 0.0  # received rows that were made ready for sums; ``preparing``: likewise
+    preparing: float = 0.0
     additions: float = 0.0  # as the engine counts them; ``effort``: in sums of a row and a cell
     effort: float = 0.0
     seals: float = 0.0  # messages of sums; ``sums`` sums and ``sealed`` ciphertexts in all of them
     sums: float = 0.0
+    sealing: float = 0.0  # the work of the former, in sums of rows without spacing
     sealed: float = 0.0
-    opened: float = 0.0  # ciphertexts decrypted, in ``openings`` messages
+    opened: float = 0.0  # ciphertexts decrypted, in ``openings`` messages; ``opening``: likewise
+    opening: float = 0.0
     openings: float = 0.0
     turns: float = 0.0
     flows: dict[tuple[str, str], MessageFlow] = field(default_factory=lambda: defaultdict(MessageFlow))
@@ -135,24 +139,33 @@ def count_operations(dry: DryRun, shape: RunShape) -> dict[str, OperationCounts]
     Those on rows grow with the rows and trees, those on cells with the trees alone. Of a forest the rows are encrypted
     once.
     """
-    forest, parts = shape.params.kind == "forest", shape.format.parts
-    active = OperationCounts(encryptions=dry.encrypted * parts * dry.scale * (1.0 if forest else shape.federated))
+    forest, parts, scale = shape.params.kind == "forest", shape.format.parts, dry.scale
+    again, work = dry.parties[shape.active].again
+    once, rounds = dry.encrypted - again, 1.0 if forest else shape.federated
+    active = OperationCounts(
+        encryptions=(once * rounds + again * shape.federated) * parts * scale,
+        encrypting=(once * rounds + work * shape.federated) * parts * scale,
+    )
     found = {shape.active: active}
     for name in shape.passive:
         trace, trees = dry.parties[name], shape.takes_part[name]
         rows = [each for each in dry.parties[shape.active].sent if each.rows and each.receiver == name]
+        times = [scale * (1.0 if each.type == "ForestRows" else trees) for each in rows]
         sums = [each for each in trace.sent if each.ciphertexts]
-        once = sum(each for each, *_ in trace.turns)
+        turns_once = sum(each for each, *_ in trace.turns)
         found[name] = OperationCounts(
-            prepared=sum(each.ciphertexts for each in rows) * dry.scale * (1.0 if forest else trees),
-            additions=trace.engine.total.number * parts * dry.scale * trees,
-            effort=trace.engine.total.effort * parts * dry.scale * trees,
+            prepared=sum(each.ciphertexts * many for each, many in zip(rows, times, strict=True)),
+            preparing=sum(each.effort * many for each, many in zip(rows, times, strict=True)),
+            additions=trace.engine.total.number * parts * scale * trees,
+            effort=trace.engine.total.effort * parts * scale * trees,
             seals=len(sums) * trees,
             sums=sum(each.entries for each in sums) * trees,
+            sealing=sum(each.entries * each.effort / each.ciphertexts for each in sums) * trees,
             sealed=sum(each.ciphertexts for each in sums) * trees,
-            turns=once + (len(trace.turns) - once) * shape.waves[name],
+            turns=turns_once + (len(trace.turns) - turns_once) * shape.waves[name],
         )
         active.opened += found[name].sealed
+        active.opening += sum(each.effort for each in sums) * trees
         active.openings += found[name].seals
     for name, own in found.items():
         for message in dry.parties[name].sent:

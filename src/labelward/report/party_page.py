@@ -86,6 +86,7 @@ def _protection(record: PartyRecord) -> _Part:
     strength = f"{key.bits} bits (security level {key.security_level} bits)" if key.bits else "none"
     rows = (
         ("encryption engine", key.engine),
+        *([("why this engine", key.chosen)] if key.chosen else []),
         ("key", strength),
         ("fingerprint of the public key", key.fingerprint or NOTHING),
         ("kernel", key.kernel or NOTHING),

@@ -125,7 +125,9 @@ def key_table(runs: Runs) -> ReportTable:
                 continue
             bits = (str(key.bits), str(key.security_level)) if key.bits else (NOTHING, NOTHING)
             rows.append((label, str(run.seed), key.engine, key.kernel, _fingerprint(key.fingerprint), *bits))
+    chosen = dict.fromkeys(run.key.chosen for found in runs.values() for run in found if run.key.chosen)
     return ReportTable(
+        note=" ".join(f'The job says engine = "auto": {each}.' for each in chosen),
         caption="Keys (a new one for each run)",
         header=("defense", "seed", "engine", "kernel", "key fingerprint", "key bits", "security level (bits)"),
         rows=tuple(rows),

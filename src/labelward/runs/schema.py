@@ -153,6 +153,8 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         fingerprint: fingerprint of the public key, as hex.
         insecure: reasons why the run is insecure.
         kernel: arithmetic backend.
+        chosen: why ``engine = "auto"`` became this engine, and what the other one would cost; empty where the job names
+            its engine.
     """
 
     engine: str
@@ -161,6 +163,7 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     fingerprint: str
     insecure: tuple[str, ...]
     kernel: str
+    chosen: str = ""
 
 
 class VisibilityCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

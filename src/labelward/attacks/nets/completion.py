@@ -16,7 +16,7 @@ from labelward.errors import DataError
 
 Floats = NDArray[np.float64]
 Known = tuple[NDArray[np.int64], NDArray[np.int64]]
-What = Literal["inputs", "embeddings"]
+What = Literal["inputs", "hidden", "embeddings"]
 
 _PIECE = 1024
 
@@ -63,13 +63,18 @@ def fit_completion(
         classes: number of classes.
         recipe: how to learn.
         fine_tune: whether the bottom model learns, too.
-        mix: what MixUp mixes: rows (behind what encodes them, where the bottom model begins with that), or what the
-            bottom model gives for them.
+        mix: what MixUp mixes: rows (behind what encodes them, where the bottom model begins with that), hidden states
+            of a model that can be cut there, or what the bottom model gives for them.
         rng: gives all draws.
 
     Raises:
-        DataError: the bottom model does not take such rows.
+        DataError: the bottom model does not take such rows, or is not one that can be cut; tokens are to be dropped of
+            rows that have none.
     """
+    if recipe.dropped and not np.issubdtype(x.dtype, np.integer):
+        raise DataError(
+            "tokens are dropped of texts, and the rows hold none", code="values", field="dropped", value=recipe.dropped
+        )
     encode, body = _cut(bottom, mix)
     for weight in bottom.parameters():
         weight.requires_grad_(fine_tune)
@@ -83,11 +88,12 @@ def fit_completion(
         ) from error
     rest = _Headed(body, inference_head(outputs, classes).to(start.device, start.dtype), frozen=not fine_tune)
     learns = any(weight.requires_grad for weight in encode.parameters())
+    anew = learns or recipe.dropped > 0
     with torch.no_grad():
-        rows = torch.cat(list(_pieces(x, start)) if learns else [encode(piece) for piece in _pieces(x, start)])
+        rows = torch.cat(list(_pieces(x, start)) if anew else [encode(piece) for piece in _pieces(x, start)])
     encode.train(learns)
     rest.train()
-    loss = train_mixmatch(rest, encode if learns else None, rows, known, classes, recipe, rng)
+    loss = train_mixmatch(rest, encode if anew else None, rows, known, classes, recipe, rng)
     return CompletedModel(encode=encode.eval(), rest=rest.eval(), loss=loss)
 
 
@@ -145,6 +151,15 @@ def _cut(bottom: nn.Module, mix: What) -> tuple[nn.Module, nn.Module]:
     """Split a model at the level of MixUp: the part before it and the part after it."""
     if mix == "embeddings":
         return bottom, nn.Identity()
+    if mix == "hidden":
+        if not hasattr(bottom, "cut"):
+            reason = (
+                "the bottom model has no hidden layer at which rows can be mixed; only 'bert-small' and 'bert-base' do"
+            )
+            raise DataError(reason, code="unsupported", field="mix", value=mix)
+        model: Any = bottom
+        lower, upper = model.cut()
+        return lower, upper
     if isinstance(bottom, nn.Sequential) and _encodes(bottom):
         return bottom[0], bottom[1:]
     return nn.Identity(), bottom

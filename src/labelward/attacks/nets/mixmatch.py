@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from labelward.attacks.nets._torch import nn, torch
 
+MARGIN = 0.7
+"""Entropy in nats that guesses of unlabeled texts may have, as MixText's published settings have it."""
+
 _BLOCK = 256
 
 
@@ -31,6 +34,8 @@ class MixMatchConfig:
     alpha: float
     average: float
     shrink: float
+    loss: str = "mixmatch"
+    dropped: float = 0.0
 
 
 def sharpen(p: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -73,6 +78,33 @@ def mixmatch_loss(
         return of_labeled
     of_others = (logits[labeled:].softmax(1) - targets[labeled:]).square().mean()
     return of_labeled + unlabeled_weight * of_others
+
+
+def mixtext_loss(
+    logits: torch.Tensor, targets: torch.Tensor, labeled: int, unlabeled_weight: float | torch.Tensor
+) -> torch.Tensor:
+    """Return the losses of MixText: cross-entropy of labeled rows, Kullback-Leibler divergence of the others.
+
+    Arguments as for :func:`mixmatch_loss`. Reference: Chen et al., MixText (2020), Section 3.
+    """
+    of_labeled = nn.functional.cross_entropy(logits[:labeled], targets[:labeled])
+    if len(logits) == labeled:
+        return of_labeled
+    guesses = logits[labeled:].log_softmax(1)
+    return of_labeled + unlabeled_weight * nn.functional.kl_div(guesses, targets[labeled:], reduction="batchmean")
+
+
+def entropy_margin(logits: torch.Tensor, margin: float = MARGIN) -> torch.Tensor:
+    """Return by how much the entropy of guesses exceeds a margin, on average (MixText, entropy minimization)."""
+    entropy = -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
+    return (entropy - margin).clamp(min=0).mean()
+
+
+def without_tokens(rows: torch.Tensor, share: float, rng: np.random.Generator) -> torch.Tensor:
+    """Return rows of token numbers in which each token became padding with a probability; the first one stays."""
+    dropped = torch.from_numpy(rng.random(tuple(rows.shape)) < share).to(rows.device)
+    dropped[:, 0] = False
+    return rows.masked_fill(dropped, 0)
 
 
 class EmaWeights:
@@ -149,17 +181,26 @@ def train_mixmatch(
     half = recipe.batch_size
     last: list[torch.Tensor] = []
     for step, (rows, pairs, shares) in enumerate(_draws(known[0], others, recipe, rng)):
-        own = x[rows]
-        if encode is not None:
-            own = encode(own)
+        raw = x[rows]
+        if recipe.dropped:
+            raw = torch.cat([raw[:half], without_tokens(raw[half:], recipe.dropped, rng)])
+        own = raw if encode is None else encode(raw)
         targets = truth[truth_of[rows[:half]]]
         if len(rows) > half:
             with torch.no_grad():
-                guessed = sharpen(model(own[half:]).softmax(1), recipe.temperature)
+                guessed = model(own[half:]).softmax(1)
+                if recipe.dropped and encode is not None:  # a guess from the whole text and one from its part
+                    guessed = (guessed + model(encode(x[rows[half:]])).softmax(1)) / 2
+                guessed = sharpen(guessed, recipe.temperature)
             targets = torch.cat([targets, guessed])
         mixed, targets = mixup(own, own[pairs], targets, targets[pairs], shares.to(own.dtype))
         weight = recipe.unlabeled_weight * linear_rampup(step, recipe.steps)
-        loss = mixmatch_loss(model(mixed), targets, half, weight)
+        if recipe.loss == "mixtext":
+            loss = mixtext_loss(model(mixed), targets, half, weight)
+            if len(rows) > half:
+                loss = loss + entropy_margin(model(own[half:]))
+        else:
+            loss = mixmatch_loss(model(mixed), targets, half, weight)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

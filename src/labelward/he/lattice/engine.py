@@ -18,6 +18,7 @@ from labelward.he.base import (
     Groups,
     KernelBenchmark,
     Layout,
+    LevelWork,
     PrivateKey,
     PublicKey,
     PublicMaterial,
@@ -26,7 +27,7 @@ from labelward.he.lattice.digits import PACKED, Digits, digits_of
 from labelward.he.lattice.kernel import kernel_name
 from labelward.he.lattice.key_material import MASKS, draw_keys, material_size, open_keys
 from labelward.he.lattice.keys import NAME, LatticePrivateKey, LatticePublicKey, LatticeResources
-from labelward.he.lattice.levels import LevelChoice
+from labelward.he.lattice.levels import LevelChoice, best_spacing, seal_time, spaced_product
 from labelward.he.lattice.loops import DENSE
 from labelward.he.lattice.ring import SECURE_DEGREE, SMALL_DEGREE
 from labelward.he.lattice.row_data import seeded_row_bytes, set_count
@@ -146,7 +147,15 @@ class LatticeEngine(Engine):
     def ciphertext_format(self, layout: Layout, bits: int) -> CiphertextFormat:
         """Return a ciphertext for each digit of a row and of a sum."""
         digits = digits_of(layout, bits)
-        return LatticeFormat(size=13, fits=(1,) * digits.total, n=bits, secrets=self.parameters.secrets, digits=digits)
+        return LatticeFormat(
+            size=13,
+            fits=(1,) * digits.total,
+            row_effort=float(layout.spacing),
+            sum_effort=seal_time(layout.spacing, bits, digits.total) / seal_time(1, bits, digits.total),
+            n=bits,
+            secrets=self.parameters.secrets,
+            digits=digits,
+        )
 
     def key_bytes(self, bits: int) -> int:
         """Return the bytes of seeds, public elements and packing keys."""
@@ -161,19 +170,36 @@ class LatticeEngine(Engine):
         """Return the bytes of the public elements as doubles."""
         return 16 * bits * int(PACKED * (1 + self.parameters.secrets) + MASKS * (1 + 2 * self.parameters.secrets))
 
-    def additions(self, groups: Groups, n_groups: int) -> Additions:
+    def additions(self, groups: Groups, n_groups: int, *, spacing: int = 1, scale: float = 1.0) -> Additions:
         """Return one addition for each further row; of a cell's rows in one block 13 at most count as effort.
 
-        From there on (:data:`~labelward.he.lattice.loops.DENSE`) they are transformed together.
+        From there on (:data:`~labelward.he.lattice.loops.DENSE`) they are transformed together. Spaced rows always
+        are, those of a window of cells together, and times further polynomials.
         """
         number = super().additions(groups, n_groups).number
-        block = (np.arange(len(groups)) // SECURE_DEGREE) * (n_groups + 1)
-        effort = 0
+        if not groups.size:
+            return Additions(number, 0.0)
+        block = (np.arange(len(groups)) * (scale * spacing / SECURE_DEGREE)).astype(np.int64)
+        if spacing > 1:
+            present = groups >= 0
+            cells = groups + np.arange(groups.shape[1], dtype=np.int64) * n_groups
+            filled = np.zeros(n_groups * groups.shape[1], dtype=np.int64)
+            filled[cells[present]] = 1
+            window = ((np.cumsum(filled) - 1) // spacing)[cells[present]]
+            rows = np.broadcast_to(block[:, None], groups.shape)[present]
+            products = len(np.unique(window * (int(block[-1]) + 1) + rows))
+            return Additions(number, products * DENSE * spaced_product(self.parameters.secrets) / scale)
+        base, effort = block * (n_groups + 1), 0.0
         for column in range(groups.shape[1]):
-            rows = np.bincount(block + groups[:, column] + 1)
+            rows = np.bincount(base + groups[:, column] + 1)
             rows[:: n_groups + 1] = 0
-            effort += int(np.minimum(rows, DENSE).sum())
-        return Additions(number, float(effort))
+            effort += float(np.minimum(rows * scale, DENSE).sum())
+        return Additions(number, effort / scale)
+
+    def level_spacing(self, layout: Layout, work: LevelWork, bits: int) -> int:
+        """Return the spacing that costs least."""
+        choice = LevelChoice(self.parameters.reencrypt, self.parameters.bandwidth)
+        return best_spacing(layout, work, bits, self.parameters.secrets, choice)
 
     def calibration_rows(self, bits: int) -> int:
         """Return as many as fill four polynomials."""

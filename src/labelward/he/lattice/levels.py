@@ -76,6 +76,12 @@ def seal_time(spacing: int, n: int, digits: int) -> float:
     return together / spacing * n / 4096
 
 
+def spaced_product(digits: int) -> float:
+    """Return the time of a product that serves a window of spaced rows of one set, in products that serve a sum."""
+    shape = _Shape(4096, digits, 1)
+    return shape.product(1 + digits, _SPACED_PRODUCT) / shape.product(1, _PRODUCT)
+
+
 def _sum_time(spacing: int, shape: _Shape, work: LevelWork) -> float:
     """Return the time of adding rows to all cells of the level."""
     if spacing > 1:

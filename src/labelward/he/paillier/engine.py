@@ -121,7 +121,7 @@ class PaillierEngine(Engine):
         """Return the bytes of the tables of powers of one base, about, at 2048 bits."""
         return 50_000_000
 
-    def additions(self, groups: Groups, n_groups: int) -> Additions:
+    def additions(self, groups: Groups, n_groups: int, *, spacing: int = 1, scale: float = 1.0) -> Additions:
         """Return the work of the sets of columns that are summed together."""
         cost = self.backend.merge_cost
         plan = plan_merging(present_rows(groups, n_groups).groups, n_groups, cost)

@@ -6,6 +6,8 @@ segment (a party holds one piece of text), and no dropout, since torch draws it 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from labelward.protocols.splitnn._torch import nn, torch
 
 _META = torch.device("meta")
@@ -45,12 +47,51 @@ class _Bert(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         numbers = x.long()
         seen = (numbers != 0)[:, None, None, :]
+        return self.pooled(self.through(self.norm(self.tokens(numbers) + self.positions.weight), seen, self.layers))
+
+    def through(self, x: torch.Tensor, seen: torch.Tensor, layers: Iterable[nn.Module]) -> torch.Tensor:
+        """Return hidden states [rows, tokens, width] after some layers; ``seen`` [rows, 1, 1, tokens]: no padding."""
         seen = seen | ~seen.any(-1, keepdim=True)  # a row of padding only attends to itself, so that nothing is 0 / 0
-        x = self.norm(self.tokens(numbers) + self.positions.weight)
-        for layer in self.layers:
+        for layer in layers:
             x = layer(x, seen)
-        pooled: torch.Tensor = self.output(torch.tanh(self.pooler(x[:, 0])))
-        return pooled
+        return x
+
+    def pooled(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the output of hidden states."""
+        found: torch.Tensor = self.output(torch.tanh(self.pooler(x[:, 0])))
+        return found
+
+    def cut(self) -> tuple[nn.Module, nn.Module]:
+        """Return the model up to a hidden layer, and what follows; their weights are the model's.
+
+        Between them travel hidden states with a last number for each token, 1 where it is no padding. Of two rows that
+        were mixed, tokens are seen that either has. The layer is 7 of 12, or of fewer the nearest.
+        """
+        at = max(1, round(7 / 12 * len(self.layers)))
+        return _Lower(self, at), _Upper(self, at)
+
+
+class _Lower(nn.Module):
+    def __init__(self, whole: _Bert, at: int) -> None:
+        super().__init__()
+        self.whole, self.at = whole, at
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        whole, numbers = self.whole, x.long()
+        seen = numbers != 0
+        hidden = whole.norm(whole.tokens(numbers) + whole.positions.weight)
+        hidden = whole.through(hidden, seen[:, None, None, :], whole.layers[: self.at])
+        return torch.cat([hidden, seen[:, :, None].to(hidden.dtype)], dim=2)
+
+
+class _Upper(nn.Module):
+    def __init__(self, whole: _Bert, at: int) -> None:
+        super().__init__()
+        self.whole, self.at = whole, at
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden, seen = x[:, :, :-1], x[:, :, -1] > 0
+        return self.whole.pooled(self.whole.through(hidden, seen[:, None, None, :], self.whole.layers[self.at :]))
 
 
 def bert(vocabulary: int, tokens: int, outputs: int, *, layers: int, width: int, heads: int) -> nn.Module:
