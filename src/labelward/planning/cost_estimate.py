@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from labelward.errors import JobError
-from labelward.federation.components import check_job, make_engine, make_policies, model_family, with_defaults
+from labelward.federation.components import make_engine
 from labelward.federation.engine_choice import AUTO, EngineChoice, alternatives, choose_engine
-from labelward.federation.train import defense_variant
 from labelward.job import Job
 from labelward.planning.cost_model import CostModel
 from labelward.planning.estimate import NetworkLink
 from labelward.planning.unit_costs import UnitCosts
-from labelward.planning.workload import RemoteShape, load_workload
+from labelward.planning.workload import RemoteShape, plan_run
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.runs.estimate import Estimate
-from labelward.runs.short_names import variant_without_defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,28 +76,21 @@ def estimate_cost(
 def _estimate(
     job: Job, seed: int | None, variant: str | None, link: NetworkLink | None, remote: RemoteShape | None
 ) -> CostEstimate:
-    seed = job.run.seeds[0] if seed is None else seed
-    job = with_defaults(replace(job, run=replace(job.run, seeds=(seed,))))
-    defended = defense_variant(job, variant_without_defaults(job.variants()[0]).slug if variant is None else variant)
-    check_job(job)
-    params = model_family(job.model).params
-    if not isinstance(params, TreeModel):
-        reason = (
-            "plans are of 'secureboost', 'forest' and 'logistic', and of the bytes of 'splitnn'; the time of "
-            f"{job.model.kind!r} is best measured on a part of the rows"
-        )
-        raise JobError(reason, code="unsupported", field="[model] kind", value=job.model.kind)
-    workload = load_workload(job, seed, remote or RemoteShape(), make_policies(defended))
-    engine = make_engine(job.encryption)
+    unsupported = (
+        "plans are of 'secureboost', 'forest' and 'logistic', and of the bytes of 'splitnn'; the time of "
+        f"{job.model.kind!r} is best measured on a part of the rows"
+    )
+    run = plan_run(job, TreeModel, unsupported, seed=seed, variant=variant, remote=remote)
+    workload, engine = run.workload, make_engine(run.job.encryption)
     try:
-        model = CostModel(job=job, params=params, data=workload.data, engine=engine, seed=seed)
+        model = CostModel(job=run.job, params=run.params, data=workload.data, engine=engine, seed=run.seed)
         dry = model.dry(workload.policies)
         return CostEstimate(
             dataset=workload.dataset,
             parties=workload.data.parties,
-            variant=variant_without_defaults(defended).slug,
-            defended=bool(defended.chain),
-            budgeted=job.leakage.budget is not None,
+            variant=run.variant,
+            defended=run.defended,
+            budgeted=run.job.leakage.budget is not None,
             rows=workload.data.rows,
             sample=(dry.sample.rows, dry.trees),
             generated=workload.generated,

@@ -11,18 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from labelward.data import PartyDataset
-from labelward.errors import JobError
-from labelward.federation.components import check_job, make_engine, make_policies, model_family, with_defaults
+from labelward.federation.components import make_engine
 from labelward.federation.simulation import SimulationResult, job_session, party_inputs, run_simulation
-from labelward.federation.train import defense_variant
 from labelward.he import Engine
 from labelward.job import Job
 from labelward.party.handshake import RowMasks
 from labelward.planning.dry_run import ANY_SEED, TrainingData
-from labelward.planning.workload import RemoteShape, load_workload
+from labelward.planning.workload import RemoteShape, plan_run
 from labelward.protocols.logistic.family import LogisticFamily
 from labelward.protocols.logistic.params import LogisticRegression
-from labelward.runs.short_names import variant_without_defaults
 
 _FEW, _MORE = 1, 3
 """Batches of the two trainings."""
@@ -76,18 +73,12 @@ def estimate_logistic(
     Raises:
         InputError: of any kind, as training the job would; or for another model.
     """
-    seed = job.run.seeds[0] if seed is None else seed
-    job = with_defaults(replace(job, run=replace(job.run, seeds=(seed,))))
-    defended = defense_variant(job, variant_without_defaults(job.variants()[0]).slug if variant is None else variant)
-    check_job(job)
-    params = model_family(job.model).params
-    if not isinstance(params, LogisticRegression):
-        raise JobError("is no logistic regression", code="unsupported", field="[model] kind", value=job.model.kind)
-    workload = load_workload(job, seed, remote or RemoteShape(), make_policies(defended))
+    run = plan_run(job, LogisticRegression, "is no logistic regression", seed=seed, variant=variant, remote=remote)
+    job, params, workload = run.job, run.params, run.workload
     data, size = workload.data, min(params.batch_size, workload.data.rows)
     engine = make_engine(job.encryption)
     try:
-        trial = _Trial(job, params, data, engine, seed)
+        trial = _Trial(job, params, data, engine, run.seed)
         trial.run(1, min(size, 64))  # code is compiled and libraries are loaded
         few, more = trial.run(_FEW, size), trial.run(_MORE, size)
         bits = engine.key_bits(job.encryption.bits)
@@ -102,7 +93,7 @@ def estimate_logistic(
     sent = [{party: sum(each.meters[party].bytes.values()) for party in data.parties} for each in (few, more)]
     return LogisticCost(
         dataset=workload.dataset,
-        variant=variant_without_defaults(defended).slug,
+        variant=run.variant,
         parties=data.parties,
         engine=engine.name,
         bits=bits,

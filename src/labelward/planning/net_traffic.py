@@ -8,15 +8,11 @@ and is not estimated.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from labelward.errors import JobError
-from labelward.federation.components import check_job, make_policies, model_family, with_defaults
-from labelward.federation.train import defense_variant
 from labelward.job import Job
-from labelward.planning.workload import RemoteShape, Workload, load_workload
+from labelward.planning.workload import RemoteShape, Workload, plan_run
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.runs.short_names import variant_without_defaults
 
 _PLACE_BYTES = 4
 """Of a row's place in the order of an epoch, which each party observes."""
@@ -63,15 +59,8 @@ def estimate_traffic(
     Raises:
         InputError: of any kind, as training the job would; or for another model.
     """
-    seed = job.run.seeds[0] if seed is None else seed
-    job = with_defaults(replace(job, run=replace(job.run, seeds=(seed,))))
-    defended = defense_variant(job, variant_without_defaults(job.variants()[0]).slug if variant is None else variant)
-    check_job(job)
-    params = model_family(job.model).params
-    if not isinstance(params, SplitNet):
-        raise JobError("is no split network", code="unsupported", field="[model] kind", value=job.model.kind)
-    workload = load_workload(job, seed, remote or RemoteShape(), make_policies(defended))
-    return _traffic(job, params, workload, variant_without_defaults(defended).slug)
+    run = plan_run(job, SplitNet, "is no split network", seed=seed, variant=variant, remote=remote)
+    return _traffic(run.job, run.params, run.workload, run.variant)
 
 
 def _traffic(job: Job, params: SplitNet, workload: Workload, variant: str) -> NetTraffic:

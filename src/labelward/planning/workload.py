@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data import DataSplit, PartyTable, encode_party, load_active, load_dataset, load_party_table, load_tables
 from labelward.errors import JobError, unknown_name
-from labelward.federation.components import model_family
+from labelward.federation.components import check_job, make_policies, model_family, with_defaults
 from labelward.federation.leakage_monitor import with_monitor
+from labelward.federation.train import defense_variant
 from labelward.job import Job
 from labelward.planning.cost_model import training_data
 from labelward.planning.dry_run import ANY_SEED, TrainingData
 from labelward.policy.base import Policy
 from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.inputs import Columns
+from labelward.runs.short_names import variant_without_defaults
+
+P = TypeVar("P")
 
 _INFORMATIVE = 8  # columns on which synthetic labels depend
 _MIN_ROWS = 10
@@ -67,6 +72,57 @@ class Workload:
     data: TrainingData
     generated: tuple[str, ...]  # parties with synthetic columns
     policies: tuple[Policy, ...]  # the defenses of the run, with the leakage meter if the labels are here
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlannedRun(Generic[P]):
+    """A run to be planned: its job, completed and checked, the parameters of its model, and its data."""
+
+    job: Job
+    seed: int
+    params: P
+    variant: str  # slug of the defenses
+    defended: bool
+    workload: Workload
+
+
+def plan_run(
+    job: Job,
+    model: type[P],
+    unsupported: str,
+    *,
+    seed: int | None,
+    variant: str | None,
+    remote: RemoteShape | None,
+) -> PlannedRun[P]:
+    """Complete and check a job for a plan, and load its data.
+
+    Args:
+        model: class of the parameters of the models that can be planned.
+        unsupported: what is said of another model.
+        seed: of the run; None for the job's first.
+        variant: slug of one of ``job.variants()``; None for the undefended run.
+        remote: the shape of tables that are not here.
+
+    Raises:
+        InputError: of any kind, as training the job would; or for another model.
+    """
+    seed = job.run.seeds[0] if seed is None else seed
+    job = with_defaults(replace(job, run=replace(job.run, seeds=(seed,))))
+    chosen = variant_without_defaults(job.variants()[0]).slug if variant is None else variant
+    defended = defense_variant(job, chosen)
+    check_job(job)
+    params = model_family(job.model).params
+    if not isinstance(params, model):
+        raise JobError(unsupported, code="unsupported", field="[model] kind", value=job.model.kind)
+    return PlannedRun(
+        job=job,
+        seed=seed,
+        params=params,
+        variant=variant_without_defaults(defended).slug,
+        defended=bool(defended.chain),
+        workload=load_workload(job, seed, remote or RemoteShape(), make_policies(defended)),
+    )
 
 
 def load_workload(job: Job, seed: int, remote: RemoteShape, policies: tuple[Policy, ...]) -> Workload:
