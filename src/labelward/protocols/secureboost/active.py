@@ -477,9 +477,11 @@ class TreeGrower:
             wanted, step = self._wanted(peer), (self.plan.seen_as[peer], self.depth)
             nodes, parents = self._nodes_to_sum(peer, wanted), {parent(node) for node in wanted}
             splits = [NodeSplit(node, self.masks[node]) for node in self.admitted.get(peer, ()) if node in parents]
+            owned = sum(split.owner == peer for split in self.splits.values())
+            sides = (1 + owned) * len(self.training.state.margins)  # new splits of rows of the tree, or all of others
             if wanted:
                 requests[peer] = self._histogram_request(peer, wanted, nodes)
-                self.training.rows.expect(peer, requests[peer].most_sums)
+            self.training.rows.expect(peer, requests[peer].most_sums if wanted else 0, sides)
             self.ctx.send(peer, LevelRequest(*step, self.hooks.release_splits(peer, tuple(splits)), nodes), step)
         self.requests, self.listening = requests, tuple(requests)
 
