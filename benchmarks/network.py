@@ -1,17 +1,14 @@
 """A run between two companies: on loopback, and through a proxy with the round trip and the rate of a long line.
 
-Usage: python benchmarks/network.py [--rows N] [--delay MS] [--rate MBITS] [--plain] [--strangers N] [--beside]
-       [--json FILE]
+Usage: python benchmarks/network.py [--rows N] [--delay MS] [--rate MBITS] [--plain] [--json FILE]
+       python benchmarks/network.py --beside [--rows N] [--times N] [--plain] [--json FILE]
 
 Job A as in ``training.py`` (30,000 × (12 + 11), 5 trees of depth 3, Paillier 2048), each party a process with its own
 table. Both runs are timed from the attempt's begin to the end of training, as their logs have it. What is allowed on
 the line: 1.5 times the seconds on loopback, plus the seconds that the bytes need at the rate.
 
-With ``--strangers``: on loopback, with and without as many connections that never make a TLS handshake and come back
-when they are closed; what they cost the parties in processor seconds.
-
 With ``--beside``: on loopback, each party with one worker, in turn with the same job in one process with a worker for
-each core. Allowed are 1.15 times its seconds.
+each core, ``--times`` times. Allowed are 1.15 times its seconds.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ role = "active"
 [parties.telco]
 {telco}
 [model]
-trees = 5
+trees = {trees}
 depth = 3
 [encryption]
 {encryption}
@@ -83,30 +80,45 @@ def write(folder: Path, rows: int) -> None:
 
 
 CROWD = """
-import selectors, socket, sys, time
-port, count = map(int, sys.argv[1:])
-known, open_ = selectors.DefaultSelector(), 0
+import select, socket, ssl, sys, time
+port, count, hello = int(sys.argv[1]), int(sys.argv[2]), b""
+if sys.argv[3] == "half-open":  # a TLS handshake that begins, and whose answer is never read
+    context, outgoing = ssl.create_default_context(), ssl.MemoryBIO()
+    try:
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
+    except ssl.SSLWantReadError:
+        hello = outgoing.read()
+ended, known = select.epoll(), {}
 while True:
-    while open_ < count:
+    while len(known) < count:
         one = socket.socket()
         if one.connect_ex(("127.0.0.1", port)):
             one.close()
             time.sleep(0.05)
             break
-        known.register(one, selectors.EVENT_READ)
-        open_ += 1
-    for key, _ in known.select(0.05) if open_ else ():
-        known.unregister(key.fileobj)
-        key.fileobj.close()
-        open_ -= 1
+        if hello:
+            one.sendall(hello)
+        ended.register(one, select.EPOLLRDHUP)
+        known[one.fileno()] = one
+    for number, _ in ended.poll(0.05):
+        known.pop(number).close()
 """
+"""Connections that come back when they are closed."""
 
 
-def run(folder: Path, name: str, encryption: str, weather: Weather | None, strangers: int = 0) -> dict[str, Any]:
-    """Train once; ``weather`` None: no proxy."""
+def run(
+    folder: Path,
+    name: str,
+    encryption: str,
+    weather: Weather | None,
+    strangers: tuple[str, int] = ("", 0),
+    trees: int = 5,
+) -> dict[str, Any]:
+    """Train once; ``weather`` None: no proxy; ``strangers``: kind and number, see ``CROWD``."""
     port = free_port()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    crowd = subprocess.Popen([sys.executable, "-c", CROWD, str(port), str(strangers)]) if strangers else None
+    kind, count = strangers
+    crowd = subprocess.Popen([sys.executable, "-c", CROWD, str(port), str(count), kind]) if count else None
     proxy = None if weather is None else Proxy(("127.0.0.1", port), weather)
     try:
         processes = []
@@ -115,7 +127,7 @@ def run(folder: Path, name: str, encryption: str, weather: Weather | None, stran
             tables = {each: own[each] if each == party else "" for each in PARTIES}
             connect = proxy.port if proxy and party == "telco" else port
             (folder / f"{party}.toml").write_text(
-                JOB.format(**tables, encryption=encryption, connect=connect, listen=port)
+                JOB.format(**tables, encryption=encryption, connect=connect, listen=port, trees=trees)
             )
             command = [sys.executable, "-m", "labelward", "party", f"{party}.toml", "--as", party]
             out = folder / f"{name}-{party}"
@@ -181,24 +193,10 @@ def measure(rows: int, delay: float, rate: float, encryption: str) -> dict[str, 
     }
 
 
-def measure_strangers(rows: int, count: int, encryption: str) -> dict[str, Any]:
-    """Run three times each without and with strangers, in turn, after a run that compiles."""
-    found: dict[str, list[dict[str, Any]]] = {"without": [], "with": []}
-    with tempfile.TemporaryDirectory(prefix="labelward-network-") as name:
-        folder = Path(name)
-        write(folder, rows)
-        run(folder, "first", encryption, None)
-        for number in range(3):
-            for kind, runs in found.items():
-                runs.append(run(folder, f"{kind}-{number}", encryption, None, count if kind == "with" else 0))
-    spent = {kind: sorted(each["processor seconds"] for each in runs)[1] for kind, runs in found.items()}
-    return {"rows": rows, "strangers": count, **found, "ratio of medians": round(spent["with"] / spent["without"], 3)}
-
-
 def here(folder: Path, name: str, encryption: str) -> dict[str, Any]:
     """Train once with all parties in one process."""
     tables = {"bank": 'table = "bank.csv"\nlabel = "label"', "telco": 'table = "telco.csv"'}
-    (folder / "all.toml").write_text(JOB.format(**tables, encryption=encryption, connect=1, listen=1))
+    (folder / "all.toml").write_text(JOB.format(**tables, encryption=encryption, connect=1, listen=1, trees=5))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "labelward", "train", "all.toml", "--out", name, "--quiet"]
     subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
@@ -208,7 +206,7 @@ def here(folder: Path, name: str, encryption: str) -> dict[str, Any]:
     return {"seconds": round(cost["seconds"], 2), "processor seconds": round(spent, 2)}
 
 
-def measure_beside(rows: int, encryption: str, times: int = 3) -> dict[str, Any]:
+def measure_beside(rows: int, encryption: str, times: int) -> dict[str, Any]:
     """Run in one process and on loopback, in turn, after a run that compiles."""
     found: dict[str, list[dict[str, Any]]] = {"one process": [], "loopback": []}
     with tempfile.TemporaryDirectory(prefix="labelward-network-") as name:
@@ -221,10 +219,12 @@ def measure_beside(rows: int, encryption: str, times: int = 3) -> dict[str, Any]
             )
             found["loopback"].append(run(folder, f"loopback-{number}", encryption, None))
     ratios = {
-        what: round(statistics.median(a[what] / b[what] for a, b in zip(*reversed(found.values()), strict=True)), 3)
+        what: sorted(round(b[what] / a[what], 3) for a, b in zip(*found.values(), strict=True))
         for what in ("seconds", "processor seconds")
     }
-    return {"rows": rows, **found, "median of ratios": ratios, "allowed": 1.15}
+    middle = {what: statistics.median(each) for what, each in ratios.items()}
+    load = round(os.getloadavg()[0], 1)
+    return {"rows": rows, **found, "ratios": ratios, "median of ratios": middle, "allowed": 1.15, "load": load}
 
 
 if __name__ == "__main__":
@@ -233,15 +233,13 @@ if __name__ == "__main__":
     parser.add_argument("--delay", type=float, default=50.0, help="milliseconds of a round trip")
     parser.add_argument("--rate", type=float, default=100.0, help="Mbit/s in each direction")
     parser.add_argument("--plain", action="store_true", help="without encryption, where only waiting is of interest")
-    parser.add_argument("--strangers", type=int, default=0)
+    parser.add_argument("--times", type=int, default=3, help="pairs of --beside")
     parser.add_argument("--beside", action="store_true")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     encryption = 'engine = "plain"\ninsecure = true' if chosen.plain else "bits = 2048\nworkers = 1"
-    if chosen.strangers:
-        found = measure_strangers(chosen.rows, chosen.strangers, encryption)
-    elif chosen.beside:
-        found = measure_beside(chosen.rows, encryption)
+    if chosen.beside:
+        found = measure_beside(chosen.rows, encryption, chosen.times)
     else:
         found = measure(chosen.rows, chosen.delay / 1000, chosen.rate * 1e6 / 8, encryption)
     report("network", found, chosen.json)

@@ -16,6 +16,8 @@ the file ``PARTY.hostile``.
 ``lies=KIND``: what it sends is of other cells, counts or keys than it should be.
 ``fails=STEP``: an error that nobody foresaw, when so many trees are done.
 ``halts=STEP,FILE``: when so many trees are done and stored, it makes the file and goes no further.
+``stops=EVENT,COUNT``: it stops (SIGSTOP) when it has logged the event so often, so that no training ends before a test
+has done with it what it wants.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -135,6 +138,22 @@ def halts(value: str) -> None:
             threading.Event().wait()
 
     Checkpoints.save = save  # type: ignore[method-assign]
+
+
+def stops(value: str) -> None:
+    from labelward.cli._run_log import RunLog
+
+    (name, _, count), original = value.partition(","), RunLog._write
+    left = [int(count)]
+
+    def write(self: Any, event: str, details: Any) -> str:
+        line = original(self, event, details)
+        left[0] -= event == name
+        if event == name and left[0] == 0:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return line
+
+    RunLog._write = write  # type: ignore[method-assign]
 
 
 def heard(path: str) -> None:
@@ -291,18 +310,49 @@ def _controls(node: Any, peer: str, send: Send) -> bytes:
 
 def _unawaited(node: Any, peer: str, send: Send) -> bytes:
     """Valid messages that nobody asked for, until the run ends."""
-    from labelward.messages.codec import encode
-    from labelward.messages.tree import PredictAnswers
-
     for number in itertools.count(10**6):
-        send(encode(PredictAnswers(1, 8, bytes(30_000)), (number,)))
+        send(_of_the_model(30_000, number))
     return b""
 
 
 def _large(node: Any, peer: str, send: Send) -> bytes:
     """A message of 300 MB, of a type that has no limit of its own."""
-    size = 300 << 20
-    return b"LW\x01\x93\xa9LevelSums\x93\x00\x00\x00\xc6" + size.to_bytes(4, "big") + bytes(size)
+    return _of_the_model(300 << 20, 10**6)
+
+
+def _fitting(node: Any, peer: str, send: Send) -> bytes:
+    """Valid messages that nobody asked for, each as long as any that is always taken."""
+    from labelward.party.context import LEAST
+
+    for number in itertools.count(10**6):
+        send(_of_the_model(LEAST - 1000, number))
+    return b""
+
+
+def _of_the_model(size: int, number: int) -> bytes:
+    """Return a message of a type that a passive party of this job's model sends, of about so many bytes."""
+    import numpy as np
+
+    from labelward.job import load_job
+    from labelward.messages.base import Array, Message, Releaser
+    from labelward.messages.codec import encode
+    from labelward.messages.logistic import PartialScores
+    from labelward.messages.pivodl import MaskedMargins, SplitSides
+    from labelward.messages.pivot import MaskedShares
+    from labelward.messages.splitnn import EmbeddingAnswer
+    from labelward.messages.tree import PredictAnswers
+
+    array = Array.pack(np.zeros(size // 8, np.int64))
+    released = Releaser()._released(array)
+    made: dict[str, Message] = {
+        "pivodl": MaskedMargins(array),
+        "federboost": SplitSides(1, 8, array.data),
+        "pivot": MaskedShares(array),
+        "logistic": PartialScores(released),
+        "splitnn": EmbeddingAnswer(released),
+    }
+    kind = load_job(Path(sys.argv[2])).model.kind
+    return encode(made.get(kind, PredictAnswers(1, 8, array.data)), (number,))
 
 
 def _leaves(node: Any, peer: str, send: Send) -> bytes:
@@ -314,6 +364,7 @@ HOSTILE = {
     "controls": _controls,
     "unawaited": _unawaited,
     "large": _large,
+    "fitting": _fitting,
     "leaves": _leaves,
     "garbage": _garbage,
     "nested": _nested,
@@ -380,6 +431,7 @@ CHANGES = {
     "seat": seat,
     "fails": fails,
     "halts": halts,
+    "stops": stops,
 }
 
 

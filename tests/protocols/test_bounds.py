@@ -298,7 +298,7 @@ def test_honest_sums_fit_the_sizes_that_were_agreed(
             return arrived
 
     monkeypatch.setattr(wiring, "Wire", Measured)
-    monkeypatch.setattr(context, "LARGEST", 0)
+    monkeypatch.setattr(context, "LEAST", 0)
     for name, value in (("_MAX_SUMS", 4), ("_MAX_CATEGORIES", 1)):
         monkeypatch.setattr(histogram_message, name, value)
     parts = make_parts(32, 60, {"active": 1, "left": 2})

@@ -69,6 +69,20 @@ def test_connections_of_many_addresses_are_limited_in_all(monkeypatch: pytest.Mo
         assert _descriptors() - before < 50 + 10 + 30
 
 
+def test_handshakes_are_limited_and_silence_costs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("HANDSHAKES_AT_ONCE", 3), ("HANDSHAKES", 1e-9), ("_TURN", 0.05)):
+        monkeypatch.setattr(front, name, value)
+    log = Log()
+    with _listening(log) as port, contextlib.ExitStack() as stack:
+        for _ in range(10):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        for number in range(4):
+            plain = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            plain.settimeout(30 if number < 3 else 1)
+            with pytest.raises(TimeoutError) if number == 3 else contextlib.nullcontext():
+                stack.enter_context(_context(_issued()).wrap_socket(plain))
+
+
 STRANGERS: dict[str, tuple[Callable[[], ssl.SSLContext | None], str]] = {
     "plain text": (lambda: None, "does not speak TLS"),
     "no certificate": (lambda: _context(None), "no certificate"),

@@ -5,7 +5,7 @@ Steps are ``(tree, depth)`` or, where several messages of a kind go the same way
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import msgspec
 
@@ -24,24 +24,35 @@ from labelward.messages.base import (
 )
 
 
+class OfferedColumns(NamedTuple):
+    """How many columns a party has, how many bins these have together, and the widest one."""
+
+    columns: int = 0
+    bins: int = 0
+    widest: int = 0
+
+
 class PartyKeys(Message, frozen=True):
-    """A party's public keys of this run.
+    """A party's public keys of this run, and how much it will tell.
 
     Attributes:
         model: the identifier that the coordinator drew; empty from all others.
         sums: under which sums are encrypted for it; None where sums are masked.
         masks: its X25519 key, of which every two label holders make the masks of their sums.
+        offered: its columns, in a training; all parties are told their sizes a moment later.
     """
 
     model: ModelId
     sums: PublicMaterial | None
     masks: Annotated[bytes, exempt("a public key")]
+    offered: Annotated[OfferedColumns, exempt("numbers of the sender's own columns")] = OfferedColumns()
     volatile: ClassVar[tuple[str, ...]] = ("model", "sums", "masks")
+    later: ClassVar[tuple[str, ...]] = ("offered",)
     limits: ClassVar[Limits | None] = KEYS
 
 
 class HeldRows(Message, frozen=True):
-    """Which training rows a party labels; everybody learns it (Section III-A)."""
+    """Which training rows a party labels; everybody learns it (Section III-A). A party without labels says none."""
 
     rows: Annotated[RowMask, exempt("who holds a label, not which label")]
 

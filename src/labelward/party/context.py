@@ -31,11 +31,11 @@ Step = tuple[int, ...]
 UNAWAITED = 16 * 1024 * 1024
 """Bytes of memory that messages of one peer may take before the program awaits them.
 
-Four times as many, beside the largest, where passive parties talk to each other: holding one back could then hold up
-the one that is awaited.
+Where passive parties talk to each other, holding one back could hold up the one that is awaited. There, two messages
+of agreed size from each party may wait as well; without an agreed size four times as many bytes, and the largest.
 """
-LARGEST = 64 * 1024 * 1024
-"""Bytes of a message that a party takes of any type that grows, where what was agreed bounds them."""
+LEAST = 4 * 1024 * 1024
+"""Bytes of a message that a party takes, however little was agreed. In memory it takes about six times as much."""
 _MESSAGE = 1024  # bytes of a waiting message beside its content
 _PATIENCE = 60.0  # seconds between two checks of the clock
 
@@ -119,6 +119,7 @@ class Context:
         passive = [party for party in topology.assigned if party != self.active]
         self._star = not any(topology.messages(one, other) for one in passive for other in passive if one != other)
         self._largest = 0
+        self._agreed: dict[str, int | None] = {}
         self._left: set[str] = set()
         self._once: dict[str, Callable[[], None]] = {}
         self._failed = False
@@ -182,10 +183,11 @@ class Context:
         """Refuse messages of a peer that are longer than what was agreed allows, before they are held.
 
         Args:
-            size: the most bytes that an honest message has from now on; below ``LARGEST`` this counts. None: no more
-                than ``message_limit`` of the network, until said otherwise.
+            size: the most bytes that an honest message has from now on; ``LEAST`` are always taken. None: no more than
+                ``message_limit`` of the network, until said otherwise.
         """
-        self._transport.limit(peer, None if size is None else max(size, LARGEST))
+        self._agreed[peer] = size
+        self._transport.limit(peer, None if size is None else max(size, LEAST))
 
     def observe(self, observation: Observation) -> None:
         """Record a value that this party computed from its own secrets."""
@@ -297,11 +299,16 @@ class Context:
 
     def _require_awaited(self, peer: str, name: str, step: Step) -> None:
         """Refuse a peer of which too much waits that nobody awaits: the awaited one, or any that is not held back."""
-        limit = UNAWAITED if self._star else 4 * UNAWAITED + self._largest
         for each in (peer,) if self._star else self.peers:
-            if self._unawaited[each] > limit:
+            if self._unawaited[each] > self._most_unawaited(each):
                 reason = f"sent {self._unawaited[each]} bytes that nobody awaits"
                 raise PeerError(each, reason, message=name, step=step, code="peer-message")
+
+    def _most_unawaited(self, peer: str) -> int:
+        if self._star:
+            return UNAWAITED
+        agreed = self._agreed.get(peer)
+        return 4 * UNAWAITED + self._largest if agreed is None else UNAWAITED + 2 * len(self.peers) * agreed
 
     def _receive_one(self, peer: str, names: list[str], step: Step, until: float) -> None:
         name = " or ".join(names)

@@ -202,9 +202,11 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
 def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
     """Run a passive party's handshake; arguments and errors as for :func:`handshake_active`."""
     mine = _hello(ctx, offer, b"")
-    ctx.expect(ctx.active, 0)
+    partners = ctx.topology.partners(ctx.party)
+    for peer in (ctx.active, *partners):
+        ctx.expect(peer, 0)
     ctx.send(ctx.active, mine, _STEP)
-    if partners := ctx.topology.partners(ctx.party):
+    if partners:
         ctx.send(ctx.active, PairHistories({peer: ctx.checkpoints.digests(peer) for peer in partners}), _STEP)
     theirs = ctx.recv(ctx.active, Hello, _STEP)
     _compare(ctx.party, ctx.active, mine, theirs)
@@ -241,7 +243,8 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
         exchanges = _pair_exchanges(ctx, partners, terms)
         exchanges[ctx.active] = Exchange.begin(theirs.nonce, ctx.party, terms)
         ctx.checkpoints.begin(_Start(), exchanges)
-    ctx.expect(ctx.active, None)
+    for peer in (ctx.active, *partners):
+        ctx.expect(peer, None)
     ctx.send(ctx.active, ready, _STEP)
     for peer, exchange in exchanges.items():
         ctx.link(peer, exchange, begin.resume)

@@ -149,7 +149,8 @@ class ModelFamily(ABC, Generic[S]):
         bulky: whether embeddings and gradients travel, of which views may keep digests.
         grows: whether a training can continue the model of an earlier one (warm start).
         defended_alike: whether a defense without ``party`` acts at every party, since any may send what it defends.
-        states_sizes: whether sums of each column travel, so that parties agree on the numbers of columns and classes.
+        states_sizes: whether parties agree on the numbers of columns and classes when they greet each other, since
+            these bound what they send.
         libraries: on whose versions figures depend, in addition to those that all models use.
         shared_libraries: whose versions must be equal at all parties, since all draw or compute with them alike.
         behaviors: how a passive party may deviate in a run of an active attack; None: in no way.

@@ -20,6 +20,7 @@ from labelward.protocols.logistic.training import score_masks
 Floats = NDArray[np.float64]
 
 _PIECE = 1 << 16
+_DESCRIBED = 1024  # bytes of a message beside its scores
 
 
 def predict_scores(ctx: Context, share: LogisticShare, x: Floats) -> Floats:
@@ -30,6 +31,8 @@ def predict_scores(ctx: Context, share: LogisticShare, x: Floats) -> Floats:
         PeerError: a peer failed, or holds a share of another model.
     """
     own = fixed_scores(share.scores(x))
+    for peer in ctx.peers:
+        ctx.expect(peer, 8 * min(len(x), _PIECE) + _DESCRIBED)
     pieces = [slice(start, start + _PIECE) for start in range(0, len(x), _PIECE)]
     if ctx.role == PASSIVE:
         masks, passive = score_masks(ctx, (1,)), ctx.topology.parties(PASSIVE)

@@ -112,6 +112,7 @@ class ActiveTraining:
         """
         ctx = self.ctx
         for peer in ctx.peers:
+            ctx.expect(peer, 8 * min(self.own.params.batch_size + 1, len(self.labels)) + _DESCRIBED)  # scores
             ctx.send(peer, LogisticStart(self.model, private.public.material()), ())
         columns = {peer: self._columns_of(peer, engine, private.public.bits) for peer in ctx.peers}
         if resume is None:
@@ -195,13 +196,15 @@ def train_own_weights(ctx: Context, own: OwnWeights, engine: Engine, agreed: Agr
         JobError: the weights diverged.
         PeerError: the active party failed, stayed silent or sent something that cannot be.
     """
+    for peer in ctx.peers:
+        ctx.expect(peer, engine.key_bytes(agreed.bits) + _DESCRIBED)
     start, done = ctx.recv(ctx.active, LogisticStart, ()), agreed.resume or 0
     with ctx.blaming(ctx.active, "LogisticStart", ()):
         public = engine.public(start.key, protection=ctx.protection, insecure=agreed.insecure)
     ctx.checkpoints.name_model(start.model, agreed.resume)
-    ctx.send(ctx.active, LogisticReady(own.codes.shape[1]), ())
     size = min(own.params.batch_size + 1, len(own.codes))
     ctx.expect(ctx.active, engine.ciphertext_format(BatchSums(size).layout, agreed.bits).row_bytes(size) + _DESCRIBED)
+    ctx.send(ctx.active, LogisticReady(own.codes.shape[1]), ())
     masks = score_masks(ctx, (0,))
     if done:
         own.weights = ctx.checkpoints.load(done, PassiveProgress)[0].weights.unpack().astype(np.float64)

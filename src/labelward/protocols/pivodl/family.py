@@ -52,6 +52,7 @@ from labelward.protocols.family import (
     one_round,
     refuse_unaligned,
 )
+from labelward.protocols.pivodl.agreed_sizes import HEAD, checked_offer, largest_message, offered_columns
 from labelward.protocols.pivodl.boosting import load_progress, train_trees
 from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.joined import train_joined
@@ -67,11 +68,21 @@ Floats = NDArray[np.float64]
 
 HOLDER, SOURCE = "holder", "source"
 _ANYONE = (
-    *(PartyKeys, ColumnCodes, TotalSums, LabelTotal, RootTotals, BestGains, WinningCandidates, ChosenCandidates),
+    *(
+        PartyKeys,
+        HeldRows,
+        ColumnCodes,
+        TotalSums,
+        LabelTotal,
+        RootTotals,
+        BestGains,
+        WinningCandidates,
+        ChosenCandidates,
+    ),
     *(NodeBins, AllowedCandidates, ChildRows, ChildTotals, TreeEnd, SplitSides, ReachedLeaves, MaskedMargins),
 )
 """What every party may send: each is a source, and may be anybody's split client."""
-_LABELED = (*_ANYONE, HeldRows, OwnSums, MaskedSums)
+_LABELED = (*_ANYONE, OwnSums, MaskedSums)
 _POINTS = frozenset(HOLDER_POINTS)
 
 
@@ -143,19 +154,26 @@ class PivodlFamily(ModelFamily[PivodlShare]):
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[PivodlShare]:
         """See :meth:`ModelFamily.program`."""
         params, data, rows = self.params, inputs.data, len(inputs.data.train)
+        for peer in ctx.peers:
+            ctx.expect(peer, engine.key_bytes(agreed.bits) + rows // 8 + HEAD)
         order = ctx.private.learning(ctx.seed, 0, "column order").permutation(len(data.columns))
         ctx.observe(ColumnOrder(tuple(order.tolist())))
         with ctx.phase("binning"):
             own = OwnColumns.of(data, params.most_bins, order)
         saved = load_progress(ctx, agreed.resume)
         engine_of_sums = engine if params.aggregation == "paillier" else None
-        sums = SecureSums(ctx, agreed, ctx.topology.parties(HOLDER), engine_of_sums, model=saved.model)
+        holders = ctx.topology.parties(HOLDER)
+        sums = SecureSums(ctx, agreed, holders, engine_of_sums, offered_columns(own), model=saved.model)
         if agreed.resume:
             ctx.checkpoints.name_model(sums.model, agreed.resume)
+        fixed = Fixed.of(params, rows, agreed.precision, quantities=self._quantities(agreed))
+        offers = {party: checked_offer(party, each, params.most_bins) for party, each in sums.offers.items()}
+        form = None if engine_of_sums is None else engine_of_sums.ciphertext_format(fixed.layout, agreed.bits)
+        for peer in ctx.peers:
+            ctx.expect(peer, largest_message(fixed, offers, peer, ctx.party, form))
         labels = np.full(rows, np.nan) if inputs.labels is None else inputs.labels.values[:rows]
         known = ~np.isnan(labels)
         scale = agree_on_scale(ctx, sums, labels[known], rows) if self._quantities(agreed) else LabelScale()
-        fixed = Fixed.of(params, rows, agreed.precision, quantities=self._quantities(agreed))
         training = Training(ctx, fixed, sums, own, known, scale.standardized(labels))
         columns = sum(len(source.sizes) for source in training.sources.values())
         context = self._context(training.parties, sums.holders, columns, 0 if self._quantities(agreed) else 2, rows)

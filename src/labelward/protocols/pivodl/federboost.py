@@ -43,6 +43,7 @@ from labelward.privacy.noise import KeyedDraws
 from labelward.protocols.common import LabelVector, PartyInputs
 from labelward.protocols.common.columns import MISSING, OwnColumns, SourceColumns, received_columns
 from labelward.protocols.family import ModelFamily, PredictMode, RoleResult, label_vector, one_round
+from labelward.protocols.pivodl.agreed_sizes import chosen_bytes, codes_bytes, expect_predictions, sides_bytes
 from labelward.protocols.pivodl.family import probabilities, refuse_unsupported
 from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.joined import grow_trees, train_joined
@@ -66,6 +67,7 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
     encrypts: ClassVar[bool] = False
     metered: ClassVar[bool] = False
     grows: ClassVar[bool] = False
+    states_sizes: ClassVar[bool] = True
 
     params: FederBoost
 
@@ -89,6 +91,8 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
         if inputs.labels is None:
             share = self._answer(ctx, own, data)
             return RoleResult(share=share, counts=Counts(), margins=self.predict(ctx, share, data.test))
+        for peer, columns in agreed.columns.items():
+            ctx.expect(peer, codes_bytes(columns, len(data.train)))
         share = self._grow(ctx, own, inputs.labels, agreed.precision, data)
         return RoleResult(share=share, counts=Counts(), margins=self.predict(ctx, share, data.test))
 
@@ -99,6 +103,7 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
             codes = noisy_buckets(own, self.params.epsilon, ctx)
             ctx.applied({"stage": "end", **self._account(len(data.columns))})
         sizes, kinds = tuple(own.sizes.tolist()), tuple(own.kinds.tolist())
+        ctx.expect(active, chosen_bytes(self.params, sizes, len(codes)))
         ctx.send(active, ColumnCodes(sizes, kinds, codes.astype("<u2").tobytes()), ())
         chosen = ctx.recv(active, ChosenBuckets, ())
         splits = chosen.splits.value
@@ -142,6 +147,7 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
             grown, picks = grow_trees(Fixed.of(self.params, rows, precision), sources, labels.values[:rows])
         distinct = [sorted(set(each), key=msgspec.structs.astuple) for each in picks]
         for peer, splits in zip(ctx.peers, distinct[1:], strict=True):
+            ctx.expect(peer, sides_bytes(len(splits), len(data.test)))
             ctx.send(peer, ChosenBuckets(model, ctx.policies.release_opened(tuple(splits))), ())
         return PivodlShare(
             kind="federboost",
@@ -159,6 +165,7 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
     def predict(self, ctx: Context, share: PivodlShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
         """See :meth:`ModelFamily.predict`: passive parties answer all their splits for all rows at once."""
         one_round(mode)
+        expect_predictions(ctx, share, len(x))
         asker = ctx.topology.coordinator
         if ctx.party != asker:
             send_sides(ctx, share, x, (0,))

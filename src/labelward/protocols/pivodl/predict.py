@@ -20,6 +20,7 @@ from labelward.messages.base import Array
 from labelward.messages.pivodl import MaskedMargins, PartyKeys, ReachedLeaves, SplitSides
 from labelward.party.context import Context
 from labelward.protocols.common.pairwise_masks import PairwiseMasks
+from labelward.protocols.pivodl.agreed_sizes import expect_predictions
 from labelward.protocols.pivodl.share import PUBLIC, PivodlShare
 
 Floats = NDArray[np.float64]
@@ -36,6 +37,7 @@ def predict_rows(ctx: Context, share: PivodlShare, x: Floats) -> Floats:
     Raises:
         PeerError: a peer failed, or sent what does not fit the model.
     """
+    expect_predictions(ctx, share, min(len(x), _BATCH))
     masks = _exchange(ctx)
     parts = [
         _batch(ctx, share, x[start : start + _BATCH], masks, number)

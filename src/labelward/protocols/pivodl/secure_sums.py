@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from labelward.errors import PeerError
 from labelward.he.base import Counts, Engine, Layout, PrivateKey, PublicKey
 from labelward.messages.base import Array
-from labelward.messages.pivodl import MaskedSums, OwnSums, PartyKeys, TotalSums
+from labelward.messages.pivodl import MaskedSums, OfferedColumns, OwnSums, PartyKeys, TotalSums
 from labelward.party.context import Context, Step
 from labelward.party.handshake import Agreement
 from labelward.protocols.common.pairwise_masks import PairwiseMasks
@@ -50,11 +50,22 @@ class SecureSums:
         agreed: key size, and whether insecure engines are allowed.
         holders: the label holders, in party order.
         engine: makes the party's key; None: sums are masked.
+        offered: what this party states of its columns.
         model: identifier of the model in an interrupted training; empty: the coordinator draws one.
+
+    Attributes:
+        offers: what each party states of its columns.
     """
 
     def __init__(
-        self, ctx: Context, agreed: Agreement, holders: tuple[str, ...], engine: Engine | None, *, model: str = ""
+        self,
+        ctx: Context,
+        agreed: Agreement,
+        holders: tuple[str, ...],
+        engine: Engine | None,
+        offered: OfferedColumns,
+        *,
+        model: str = "",
     ) -> None:
         self.ctx, self.holders = ctx, holders
         self._private: PrivateKey | None = None
@@ -67,10 +78,11 @@ class SecureSums:
         material = None if self._private is None else self._private.public.material()
         coordinates = ctx.party == ctx.topology.coordinator
         drawn = (model or ctx.protection.bytes(8).hex()) if coordinates else ""
-        mine = PartyKeys(drawn, material, exchange.public_key().public_bytes_raw())
+        mine = PartyKeys(drawn, material, exchange.public_key().public_bytes_raw(), offered)
         for peer in ctx.peers:
             ctx.send(peer, mine, ())
         keys = {peer: ctx.recv(peer, PartyKeys, ()) for peer in ctx.peers}
+        self.offers = {peer: each.offered for peer, each in keys.items()} | {ctx.party: offered}
         self.model = drawn or keys[ctx.topology.coordinator].model
         self.masks = PairwiseMasks(exchange, ctx.party, {peer: each.masks for peer, each in keys.items()})
         self._publics: dict[str, PublicKey] = {}

@@ -31,6 +31,7 @@ from labelward.messages.pivodl import (
 )
 from labelward.party.context import Context
 from labelward.protocols.common.columns import MISSING, OwnColumns, OwnRecord, SourceColumns, received_columns
+from labelward.protocols.pivodl.agreed_sizes import matches
 from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.params import Pivodl
 from labelward.protocols.pivodl.secure_sums import SecureSums
@@ -86,13 +87,15 @@ class Training:
         """Tell all which rows this party labels, and each holder the bins of its rows (step 3, once)."""
         ctx, own = self.ctx, self.own
         self.holding = {ctx.party: held} if self.is_holder(ctx.party) else {}
-        if self.is_holder(ctx.party):
-            for peer in ctx.peers:
-                ctx.send(peer, HeldRows(RowMask.pack(held)), ())
-        for holder in self.sums.holders:
-            if holder != ctx.party:
-                with ctx.blaming(holder, "HeldRows", ()):
-                    self.holding[holder] = ctx.recv(holder, HeldRows, ()).rows.unpack(len(held))
+        for peer in ctx.peers:
+            ctx.send(peer, HeldRows(RowMask.pack(held)), ())
+        for peer in ctx.peers:
+            with ctx.blaming(peer, "HeldRows", ()):
+                rows = ctx.recv(peer, HeldRows, ()).rows.unpack(len(held))
+            if self.is_holder(peer):
+                self.holding[peer] = rows
+            elif rows.any():
+                raise PeerError(peer, "is no label holder, and labels rows", message="HeldRows", code="peer-message")
         self._check_holding()
         sizes, kinds = tuple(own.sizes.tolist()), tuple(own.kinds.tolist())
         for peer in ctx.peers:
@@ -123,6 +126,8 @@ class Training:
     def _columns(self, peer: str, message: ColumnCodes) -> SourceColumns:
         params, mine = self.params, len(self.held)
         told = params.exchange == "codes"
+        if not matches(message, self.sums.offers[peer]):
+            raise PeerError(peer, "has other columns than it stated", message="ColumnCodes", code="peer-message")
         found = received_columns(message, peer, mine if told else 0, params.most_bins)
         if told:
             return found

@@ -28,6 +28,8 @@ from labelward.protocols.pivot.dealt_shares import MOST, Words, added, drawn, mi
 
 Integers = NDArray[np.int64]
 
+HEAD = 4096
+"""Bytes of a message beside what grows, and of a key."""
 _ONE = np.uint64(1)
 _WIDTHS = (1, 2, 4, 8, 16, 32)
 
@@ -151,6 +153,7 @@ class SharedArithmetic:
             return parts
         ctx, step = self.ctx, (number,)
         counts = ctx.policies.release_opened(tuple(count for _, count in needed))
+        ctx.expect(self._dealer, 8 * sum(count for _, count in needed) + HEAD)
         ctx.send(self._dealer, DealRequest(tuple(kind for kind, _ in needed), counts), step)
         message = ctx.recv(self._dealer, DealtCorrections, step)
         with ctx.blaming(self._dealer, "DealtCorrections", step):

@@ -49,6 +49,8 @@ from labelward.protocols.family import (
     one_round,
     refuse_unaligned,
 )
+from labelward.protocols.pivot.agreed_sizes import TrainingSizes, prediction_bytes
+from labelward.protocols.pivot.arithmetic import HEAD
 from labelward.protocols.pivot.cart import grow_plain
 from labelward.protocols.pivot.dealer import KeyTerms, deal, receive
 from labelward.protocols.pivot.params import Pivot
@@ -92,6 +94,7 @@ class PivotFamily(ModelFamily[PivotShare]):
     }
     metered: ClassVar[bool] = False
     grows: ClassVar[bool] = False
+    states_sizes: ClassVar[bool] = True
 
     params: Pivot
 
@@ -156,13 +159,19 @@ class PivotFamily(ModelFamily[PivotShare]):
         params, data, labels = self.params, inputs.data, inputs.labels
         offer, parties = KeyTerms(engine, agreed.bits, agreed.insecure), tuple(ctx.topology.assigned)
         self._check_dealer(ctx.party, data.columns)
+        for peer in ctx.peers:
+            ctx.expect(peer, engine.key_bytes(agreed.bits) + HEAD)
         ctx.save(0, _Begun(), peers=dict.fromkeys(ctx.peers, 0))
         if ctx.role == DEALER:
             sharing = tuple(party for party in parties if party != ctx.party)
             model = deal(ctx, sharing, offer)
             share = PivotShare(model=model, party=ctx.party, parties=parties, dealer=ctx.party)
             return RoleResult(share=share, counts=Counts())
+        outputs = 0 if labels is None else len(labels.classes)
+        sizes = TrainingSizes.of(ctx, params, agreed.rows, agreed.classes or outputs, offer)
         drawn = ctx.protection.bytes(8).hex() if ctx.party == ctx.topology.coordinator else ""
+        if labels is None:
+            ctx.expect(ctx.topology.coordinator, None if sizes is None else sizes.labels)
         (dealer,) = ctx.topology.parties(DEALER)
         dealt = receive(ctx, dealer, offer, drawn)
         assert dealt.part is not None
@@ -170,9 +179,7 @@ class PivotFamily(ModelFamily[PivotShare]):
         with ctx.phase("binning"):
             own = OwnColumns.of(data, params.most_bins)
         known = None if labels is None else labels.values[: len(data.train)].astype(np.int64)
-        training = TreeTraining(
-            mpc, dealt, params, data.train, own, known, 0 if labels is None else len(labels.classes)
-        )
+        training = TreeTraining(mpc, dealt, params, data.train, own, known, outputs, sizes)
         share = self._share(ctx, dealt.model, training.grow(), inputs, training.classes)
         with ctx.phase("predict"):
             margins = predict_classes(mpc, share, data.test)
@@ -202,9 +209,14 @@ class PivotFamily(ModelFamily[PivotShare]):
     def predict(self, ctx: Context, share: PivotShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
         """See :meth:`ModelFamily.predict`: with new seeds of the dealer, and without any key."""
         one_round(mode)
+        for peer in ctx.peers:
+            ctx.expect(peer, HEAD)
         if ctx.party == share.dealer:
             deal(ctx, share.sharing, None)
             return np.empty((0, 0))
+        for peer in share.sharing:
+            if peer != ctx.party:
+                ctx.expect(peer, prediction_bytes(len(x), len(share.leaves), share.outputs))
         mpc = shared_arithmetic(ctx, share.dealer, receive(ctx, share.dealer, None))
         margins = predict_classes(mpc, share, x)
         mpc.end()

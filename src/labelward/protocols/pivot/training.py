@@ -34,6 +34,7 @@ from labelward.messages.pivot import (
 )
 from labelward.party.context import Context
 from labelward.protocols.common.columns import MISSING, OwnColumns, OwnRecord
+from labelward.protocols.pivot.agreed_sizes import TrainingSizes
 from labelward.protocols.pivot.arithmetic import SharedArithmetic
 from labelward.protocols.pivot.cart import candidate_at
 from labelward.protocols.pivot.dealer import Dealt
@@ -73,6 +74,7 @@ class TreeTraining:
         own: the same, binned.
         labels: int64 [training rows], at the label holder; None elsewhere.
         classes: number of classes, at the label holder.
+        sizes: bounds of what peers send.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class TreeTraining:
         own: OwnColumns,
         labels: Integers | None,
         classes: int,
+        sizes: TrainingSizes | None,
     ) -> None:
         assert dealt.part is not None
         self.ctx, self.mpc, self.params, self.own, self._x = mpc.ctx, mpc, params, own, x
@@ -91,6 +94,9 @@ class TreeTraining:
         params.check_rows(self._rows, len(mpc.parties))
         self._offers = self._exchange_offers()
         self.classes = classes
+        for peer in mpc.peers:
+            cells = [offers.cells for offers in self._offers.values()]
+            self.ctx.expect(peer, None if sizes is None else sizes.largest(cells))
         self._blocks = {0: self._exchange_labels(labels)}
         with_columns = {party: offers for party, offers in self._offers.items() if offers.cells}
         bits = params.mask_bits(self._rows)

@@ -488,11 +488,13 @@ class TreeGrower:
             wanted, step = self._wanted(peer), (self.plan.seen_as[peer], self.depth)
             nodes, parents = self._nodes_to_sum(peer, wanted), {parent(node) for node in wanted}
             splits = [NodeSplit(node, self.masks[node]) for node in self.admitted.get(peer, ()) if node in parents]
+            owned = sum(split.owner == peer for split in self.splits.values())
+            sides = (1 + owned) * len(self.training.state.margins)  # new splits of rows of the tree, or all of others
             spacing = 0
             if wanted:
                 spacing = self._spacing(peer, nodes)
                 requests[peer] = self._histogram_request(peer, wanted, nodes, spacing)
-                self.training.rows.expect(peer, requests[peer].most_sums)
+            self.training.rows.expect(peer, requests[peer].most_sums if wanted else 0, sides)
             released = self.hooks.release_splits(peer, tuple(splits))
             self.ctx.send(peer, LevelRequest(*step, released, nodes, spacing), step)
             if spacing:

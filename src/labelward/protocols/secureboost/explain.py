@@ -32,6 +32,8 @@ from labelward.protocols.secureboost.share import ModelShare
 
 Floats = NDArray[np.float64]
 
+_NAMED = 1024  # bytes of a split's column in a message, with its name
+
 WHOLE = "all columns"
 """Stands for the columns of a party that does not tell them apart."""
 
@@ -85,6 +87,7 @@ def columns_active(ctx: Context, share: ModelShare) -> Features:
         PeerError: a peer failed, or its answer does not fit.
     """
     for peer in ctx.peers:
+        ctx.expect(peer, _NAMED * (share.records_of(peer) + 1))
         ctx.send(peer, ColumnsRequest(share.model), ())
     features = {ctx.party: tuple(Feature(ctx.party, c, share.columns[c]) for c in share.own.columns)}
     for peer in ctx.peers:
@@ -112,6 +115,7 @@ def columns_passive(ctx: Context, share: ModelShare, *, names: bool = False, gro
     Raises:
         PeerError: the active party failed, or holds a share of another model.
     """
+    ctx.expect(ctx.active, 0)
     request = ctx.recv(ctx.active, ColumnsRequest, ())
     if request.model != share.model:
         reason = f"explains model {request.model!r}; the share here is of {share.model!r}"

@@ -66,7 +66,7 @@ from labelward.protocols.secureboost.behavior import SumLies
 from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.policy_hooks import VISITED, VISITED_PASSIVE
-from labelward.protocols.secureboost.predict import predict_active, predict_passive
+from labelward.protocols.secureboost.predict import largest_question, predict_active, predict_passive
 from labelward.protocols.secureboost.replay import replayed_rows
 from labelward.protocols.secureboost.session import run_active, run_passive, setup_of
 from labelward.protocols.secureboost.share import ModelShare
@@ -252,10 +252,11 @@ class TreeFamily(ModelFamily[ModelShare]):
 
     def predict(self, ctx: Context, share: ModelShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
         """See :meth:`ModelFamily.predict`."""
-        for peer in ctx.peers if ctx.role == ACTIVE else (ctx.active,):
-            ctx.expect(peer, 0)  # bits for rows and splits, of which only so many are asked for at once
+        for peer in ctx.peers if ctx.role == ACTIVE else ():
+            ctx.expect(peer, 0)  # until it is asked
         if ctx.role == ACTIVE:
             return predict_active(ctx, share, {ctx.party: (share.own, x)}, len(x), mode=mode)
+        ctx.expect(ctx.active, largest_question(share, len(x)))
         predict_passive(ctx, share, x)
         return np.empty((0, 0))
 

@@ -35,6 +35,9 @@ BATCH = 1 << 16
 ANSWERS = 1 << 27
 """Most answers (one for each row and split) in memory at a time, whatever the size of the model."""
 
+_HEAD, _DESCRIBED = 1024, 64
+"""Bytes of a message beside its bits, and of the description of the rows at one split."""
+
 Bits = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Leaves = NDArray[np.int32]
@@ -200,12 +203,24 @@ def ask_answers(ctx: Context, share: ModelShare, own: Own, span: tuple[int, int]
     """
     start, stop = span
     for peer in ctx.peers:
+        ctx.expect(peer, answer_bytes(share.records_of(peer), stop - start))
         ctx.send(peer, PredictRequest(share.model, start, stop), (number,))
     answers = {name: _all_sides(records, x[start:stop]) for name, (records, x) in own.items()}
     for peer in ctx.peers:
         message = ctx.recv(peer, PredictAnswers, (number,))
         answers[peer] = unpack_answers(peer, message, share.records_of(peer), stop - start)
     return answers
+
+
+def answer_bytes(splits: int, rows: int) -> int:
+    """Return the most bytes of a question, or an answer, about so many rows at so many splits."""
+    return splits * (rows // 8 + _DESCRIBED) + _HEAD
+
+
+def largest_question(share: ModelShare, rows: int) -> int:
+    """Return the most bytes of a message that asks a party about some of so many rows at its splits."""
+    splits = len(share.own.columns)
+    return answer_bytes(splits, min(rows, _batch(splits)))
 
 
 def end_requests(ctx: Context, share: ModelShare, rows: int, numbers: Mapping[str, int]) -> None:
@@ -269,6 +284,7 @@ class _Descent:
                     asked[name][record] = (number, split)
         wanted = {peer: dict(sorted(splits.items())) for peer, splits in asked.items() if splits}
         for peer, splits in wanted.items():
+            self.ctx.expect(peer, answer_bytes(len(splits), self.span[1] - self.span[0]))
             masks = tuple(self._mask(number, split) for number, split in splits.values())
             self.ctx.send(
                 peer,

@@ -32,6 +32,7 @@ ReleaseSample = Callable[[str, int, RowMask], Released[RowMask]]
 
 BLOCK_ROWS = 16_384
 """Rows of an encrypted block; the last block may have fewer."""
+_HEAD = 1024  # bytes of a message beside what grows
 _DESCRIBED = 24  # bytes for each sum of a message beside its ciphertexts, at most: cells, sizes, implied bins
 
 
@@ -210,7 +211,7 @@ class RowDistributor:
 
     def __init__(self, ctx: Context, private: PrivateKey | None, release: ReleaseSample) -> None:
         self._ctx, self._private, self._release = ctx, private, release
-        self._sum_size, self._sums = 0, dict[str, int]()
+        self._sum_size, self._sums, self._bits = 0, dict[str, int](), dict[str, int]()
         self._served: set[str] = set()  # the peers that have the rows of a forest
         self._forest_blocks: list[CipherBlock] = []  # for the others
 
@@ -268,10 +269,14 @@ class RowDistributor:
                 message = EncryptedLevelRows(number, tree.depth, part, parts, block)
                 self._ctx.send(peer, message, (number, tree.depth, part))
 
-    def expect(self, peer: str, sums: int) -> None:
-        """Let a peer send messages of so many sums at most; a sum has no more ciphertexts than a row."""
+    def expect(self, peer: str, sums: int, bits: int = 0) -> None:
+        """Let a peer send messages of so many sums, or of so many rows' sides, at most.
+
+        A sum has no more ciphertexts than a row.
+        """
         self._sums[peer] = max(sums, self._sums.get(peer, 0))
-        self._ctx.expect(peer, self._sums[peer] * (self._sum_size + _DESCRIBED))
+        self._bits[peer] = max(bits, self._bits.get(peer, 0))
+        self._ctx.expect(peer, max(self._sums[peer] * (self._sum_size + _DESCRIBED), self._bits[peer] // 8) + _HEAD)
 
     def _measure(self, block: CipherBlock) -> None:
         excess = 0 if self._private is None else self._private.public.sum_excess

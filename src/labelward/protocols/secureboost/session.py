@@ -30,6 +30,7 @@ from labelward.protocols.secureboost.share import ModelShare, Records, WarmStart
 from labelward.protocols.secureboost.targets import objective_name
 
 _STEP = (0,)
+_HEAD = 1024  # bytes of a message beside what grows
 Floats = NDArray[np.float64]
 
 
@@ -221,7 +222,8 @@ def _largest_message(engine: Engine, task: TrainingTask) -> int | None:
         return None
     numbers = 3 * agreed.classes + 2  # g, h and the count of each class, the weight and the count of a row
     size = engine.ciphertext_format(Layout((1,), 1, 1), agreed.bits).size
-    return BLOCK_ROWS * numbers * size + 2 * len(agreed.sides.train)
+    block = BLOCK_ROWS * numbers * size + 2 * len(agreed.sides.train)
+    return max(block, engine.key_bytes(agreed.bits)) + _HEAD
 
 
 def _check_share(share: ModelShare, parties: tuple[str, ...], party: str, train: Columns, params: TreeModel) -> None:

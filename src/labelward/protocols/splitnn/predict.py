@@ -21,6 +21,7 @@ from labelward.protocols.splitnn.share import LocalPart, NetShare, StoredModel, 
 from labelward.protocols.splitnn.tensors import as_array, as_tensor, is_finite, unpack_array
 
 ROWS_OF_ANSWER = 1 << 13
+_DESCRIBED = 1 << 12  # bytes of a message beside its numbers
 """Rows of an answer in prediction, at most."""
 Floats = NDArray[np.float64]
 
@@ -54,6 +55,8 @@ def predict_active_net(
         logits = local.logits(params, x, bottom)
     outputs = np.empty((len(x), share.objective.outputs))
     starts = range(0, len(x), ROWS_OF_ANSWER)
+    for peer, size in share.sizes.items():
+        ctx.expect(peer, 8 * size * min(len(x), ROWS_OF_ANSWER) + _DESCRIBED)
     for number, start in enumerate(starts):
         stop = min(start + ROWS_OF_ANSWER, len(x))
         for peer in share.sizes:
@@ -91,6 +94,7 @@ def predict_passive_net(ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Mo
             f"the share of party {share.party!r} has no bottom model", code="foreign", value=share.party
         )
     _check_rows(share, x)
+    ctx.expect(ctx.active, _DESCRIBED)
     module = share.bottom.module(params, bottom).to(device_of(params))
     answer_requests(ctx, params, share.model, module, x)
 

@@ -168,6 +168,7 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
     wanted, model = params.bottom_outputs(objective.outputs), saved.model if saved else ctx.protection.bytes(8).hex()
     ctx.checkpoints.name_model(model, number)
     for peer in ctx.peers:
+        ctx.expect(peer, _DESCRIBED)
         ctx.send(peer, NetStart(model, wanted), _STEP)
     bottom = None
     if width and params.active_bottom:
@@ -247,12 +248,13 @@ def run_passive_net(
     setup = net_policy_context(params, classes=0, rows=rows, active_columns=0, passive=(ctx.party,))
     check_hooks(ctx.policies.policies, VISITED_PASSIVE, setup, elsewhere={"active": VISITED})
     _begin(ctx, setup, task.agreed.resume)
+    ctx.expect(ctx.active, _DESCRIBED)
     start = ctx.recv(ctx.active, NetStart, _STEP)
     ctx.checkpoints.name_model(start.model, task.agreed.resume)
     drawn, outputs = start_key(ctx.private, ctx.seed, ctx.party, "bottom"), _wanted(ctx, params, start.outputs)
     bottom = make_bottom(ctx.party, inputs, params, outputs, start=drawn, behavior=behavior)
-    ctx.send(ctx.active, NetReady(bottom.outputs), _STEP)
     ctx.expect(ctx.active, _largest_message(params, bottom.outputs))
+    ctx.send(ctx.active, NetReady(bottom.outputs), _STEP)
     settings = {"kind": behavior.kind, "parameters": behavior.parameters()}
     if behavior.kind != Honest.kind:
         ctx.applied({"stage": "behavior", **settings})

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Final
 from labelward.errors import CertificateError, InputError
 from labelward.transport.grpc.diagnose import credential_files, presented_chain
 from labelward.transport.grpc.endpoint import split_host_port
+from labelward.transport.grpc.rate import Rate
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
@@ -48,12 +49,18 @@ HANDSHAKE: Final = 10.0
 """Seconds within which the TLS handshake of a connection must be done."""
 RATE: Final = 100
 """Connections accepted in a second; more wait in the queue of the system."""
+CROWDED: Final = 40
+"""The same while newcomers take the places of others: so that a crowd costs a training next to nothing."""
+HANDSHAKES_AT_ONCE: Final = 100
+HANDSHAKES: Final = 10
+"""TLS handshakes that begin at once, and then in a second; those that wait may lose their place meanwhile."""
 DESCRIPTORS: Final = 8192
 """Number of open files to which the limit of the process is raised where the system allows it."""
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE = 0.5  # seconds until the next try where descriptors are used up
 _QUEUE = 128
+_TURN = 1.0  # seconds until somebody asks again whether its handshake may begin
 _LINGER = 2.0  # seconds for the rest of what was sent to a connection that ends
 
 
@@ -96,7 +103,7 @@ class Front:
         self.target = f"unix:{self._folder / 'hub'}"
         self._connections: dict[str, tuple[Visitor, asyncio.Transport]] = {}
         self._waiting: dict[asyncio.Task[None], str] = {}  # the oldest first, with their networks
-        self._count = 0
+        self._count, self._handshakes = 0, Rate(HANDSHAKES_AT_ONCE, HANDSHAKES)
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="labelward-front")
@@ -130,7 +137,7 @@ class Front:
     async def _serve(self) -> None:
         """Wait for :meth:`close`; give up handshakes; let connections that gRPC has closed send what is left."""
         await self._ending.wait()
-        self._loop.remove_reader(self._socket)
+        self._loop.remove_reader(self._socket.fileno())
         for task in self._waiting:
             task.cancel()
         until = self._loop.time() + _LINGER
@@ -142,11 +149,11 @@ class Front:
 
     def _listen(self) -> None:
         if not self._ending.is_set():
-            self._loop.add_reader(self._socket, self._accept)
+            self._loop.add_reader(self._socket.fileno(), self._accept)
 
     def _accept(self) -> None:
         """Accept one connection, and pause."""
-        self._loop.remove_reader(self._socket)
+        self._loop.remove_reader(self._socket.fileno())
         pause = 1 / RATE
         try:
             accepted, address = self._socket.accept()
@@ -156,21 +163,23 @@ class Front:
                 pause = _PAUSE
         else:
             accepted.setblocking(False)
-            self._take(accepted, *address[:2])
+            if self._take(accepted, *address[:2]):
+                pause = 1 / CROWDED
         self._loop.call_later(pause, self._listen)
 
-    def _take(self, accepted: socket.socket, host: str, port: int) -> None:
-        """Begin a handshake, and make room for it."""
+    def _take(self, accepted: socket.socket, host: str, port: int) -> bool:
+        """Begin a handshake, and make room for it; return whether another one has lost its place."""
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         network = str(ipaddress.ip_network((host.partition("%")[0], 64), strict=False)) if ":" in host else host
-        if Counter(self._waiting.values())[network] >= STRANGERS_EACH:
-            self._drop_oldest(network)
-        elif len(self._waiting) >= self._strangers:
-            self._drop_oldest()
+        crowd = Counter(self._waiting.values())[network] >= STRANGERS_EACH
+        full = len(self._waiting) >= self._strangers
+        if crowd or full:
+            self._drop_oldest(network if crowd else None)
         task = self._loop.create_task(self._greet(accepted, address))
         self._waiting[task] = network
         task.add_done_callback(lambda task: self._waiting.pop(task, None))
         task.add_done_callback(lambda task: accepted.close() if task.cancelled() else None)  # before its first step
+        return crowd or full
 
     def _drop_oldest(self, network: str | None = None) -> None:
         oldest = next((task for task, its in self._waiting.items() if network in (None, its)), None)
@@ -180,18 +189,25 @@ class Front:
 
     async def _greet(self, accepted: socket.socket, address: str) -> None:
         """Shake hands, and connect a party to gRPC; whoever fails is reported."""
-        known, present = Visitor("", "", address), self._credentials()
-        if present is not self._shown:
-            self._shown, self._context = present, server_context(present)
+        known, until = Visitor("", "", address), self._loop.time() + HANDSHAKE
         try:
+            await asyncio.wait_for(self._spoken(accepted), HANDSHAKE)
+            while not self._handshakes.take():
+                await asyncio.sleep(_TURN)
+            present = self._credentials()
+            if present is not self._shown:
+                self._shown, self._context = present, server_context(present)
+            left = max(0.1, until - self._loop.time())
             outside, pipe = await self._loop.connect_accepted_socket(
-                _Pipe, accepted, ssl=self._context, ssl_handshake_timeout=HANDSHAKE, ssl_shutdown_timeout=_LINGER
+                _Pipe, accepted, ssl=self._context, ssl_handshake_timeout=left, ssl_shutdown_timeout=_LINGER
             )
         except asyncio.CancelledError as error:
+            accepted.close()
             if error.args:
                 self._refused(known, str(error.args[0]))
             return
         except OSError as error:
+            accepted.close()
             self._refused(known, handshake_reason(error))
             return
         try:
@@ -205,6 +221,15 @@ class Front:
             outside.abort()
         except asyncio.CancelledError:
             outside.abort()
+
+    async def _spoken(self, accepted: socket.socket) -> None:
+        """Wait until somebody says anything: who stays silent costs no TLS."""
+        spoken, number = asyncio.Event(), accepted.fileno()
+        self._loop.add_reader(number, spoken.set)
+        try:
+            await spoken.wait()
+        finally:
+            self._loop.remove_reader(number)
 
     def _examined(self, outside: asyncio.Transport, address: str) -> Visitor:
         from labelward.transport.certificates import fingerprint, party_of
