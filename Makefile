@@ -11,6 +11,8 @@ FUZZ_INPUTS ?= 1000000
 
 FIGURES_OUT ?= figures
 FULL        ?=
+# the sets of the ID2Graph paper that fit some hours with all parts
+FIGURES_SETS := breast_cancer,parkinson_252,obesity,phishing,sensorless_2200
 
 CHAOS_RUNS ?= 200
 CHAOS_SEED ?= 1
@@ -30,7 +32,7 @@ help:
 	@echo "make chaos          disturb CHAOS_RUNS=200 runs between companies, drawn from CHAOS_SEED=1; each must end as if undisturbed"
 	@echo "make chaos-nightly  the 1,000 runs of tests/network/nightly.toml; goes on where it was stopped (CHAOS_OUT=chaos-nightly)"
 	@echo "make fuzz           feed every reader FUZZ_INPUTS=1000000 inputs near valid ones, guided by coverage; broken ones: fuzz-found/"
-	@echo "make figures        the studies of three papers into FIGURES_OUT=figures, in JOBS=2 processes; goes on where it was stopped; FULL=1: networks of the paper's size"
+	@echo "make figures        the studies of three papers into FIGURES_OUT=figures, in JOBS=2 processes; goes on where it was stopped; FULL=1: all sets, networks of the paper's size"
 	@echo "make check          formatter, linter, strict types"
 	@echo "make bench          time what the notes state"
 	@echo "make clean          remove the environment and what tools leave; audits stay"
@@ -61,7 +63,12 @@ fuzz: $(VENV)/.for-development
 	$(BIN)/python tests/fuzz/fuzz.py --inputs $(FUZZ_INPUTS)
 
 figures: $(VENV)/.for-use
+ifeq ($(FULL),)
+	@$(BIN)/labelward study id2graph --datasets $(FIGURES_SETS) --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph-small"
+	@$(BIN)/labelward study id2graph --table 2 --datasets avila,fars --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph-table-2"
+else
 	@$(BIN)/labelward study id2graph --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph"
+endif
 	@$(BIN)/labelward study ica --jobs $(JOBS) --out "$(FIGURES_OUT)/ica"
 	@$(BIN)/labelward study label-inference --jobs $(JOBS) --out "$(FIGURES_OUT)/label-inference$(if $(FULL),-full)" $(if $(FULL),--budget paper)
 

@@ -426,3 +426,21 @@ def test_a_plan_runs_nothing_and_reads_what_is_there(tmp_path: Path) -> None:
     assert set(found["defended", PLACE]) == {1}
     with pytest.raises(InputError):
         plan_study(TINY, tmp_path / "study", parts=["table 9"])
+
+
+@pytest.mark.slow
+def test_trees_and_views_of_table_2_are_those_of_a_slow_reference(tmp_path: Path) -> None:
+    """Every node and every own split; ID2Graph by other programs for communities and k-means is close."""
+    benchmark = Path(__file__).parents[2] / "benchmarks" / "id2graph_reference.py"
+    arguments = ["--work", tmp_path / "work", "--json", tmp_path / "rows.json", "--data", "breast_cancer"]
+    command = [sys.executable, benchmark, *arguments, "--seeds", "1", "--choice", "as stored"]
+    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [(row["model"], row["choice"]) for row in rows] == [
+        (model, choice) for model in ("secureboost", "forest") for choice in ("stored", "as stored")
+    ]
+    for stored, grown in (rows[:2], rows[2:]):
+        assert grown["same_nodes"] == grown["nodes"] > 20
+        assert grown["same_splits"] == grown["splits"] > 5
+        assert grown["union"] == stored["union"]
+        assert abs(grown["id2graph"] - stored["id2graph"]) < 0.1
