@@ -15,7 +15,6 @@ added when a checkpoint has the keys.
 the file ``PARTY.hostile``.
 ``lies=KIND``: what it sends is of other cells, counts or keys than it should be.
 ``fails=STEP``: an error that nobody foresaw, when so many trees are done.
-``halts=STEP,FILE``: when so many trees are done and stored, it makes the file and goes no further.
 ``stops=EVENT,COUNT``: it stops (SIGSTOP) when it has logged the event so often, so that no training ends before a test
 has done with it what it wants.
 """
@@ -124,22 +123,6 @@ def fails(trees: str) -> None:
     Checkpoints.save = save  # type: ignore[method-assign]
 
 
-def halts(value: str) -> None:
-    """Stand still at a checkpoint, so that a test can kill the process at a known place."""
-    from labelward.party.checkpoint import Checkpoints
-
-    trees, _, path = value.partition(",")
-    original = Checkpoints.save
-
-    def save(self: Any, number: int, *args: Any, **more: Any) -> None:
-        original(self, number, *args, **more)
-        if number >= int(trees):
-            Path(path).touch()
-            threading.Event().wait()
-
-    Checkpoints.save = save  # type: ignore[method-assign]
-
-
 def stops(value: str) -> None:
     from labelward.cli._run_log import RunLog
 
@@ -216,23 +199,26 @@ def temporary(path: str) -> None:
 def secrets(path: str) -> None:
     import numpy as np
 
-    from labelward.he.paillier.scheme import CrtEncryptor
+    from labelward.he.paillier import engine
     from labelward.protocols.common import LabelVector
     from labelward.protocols.secureboost.row_encoding import GradientEncoder
 
-    make, encode, first = CrtEncryptor.__init__, GradientEncoder.encode, LabelVector.first
+    assert "generate_primes" in vars(engine)
+    make, encode, first = vars(engine)["generate_primes"], GradientEncoder.encode, LabelVector.first
     told = dict[str, int]()
 
     def write(name: str, secret: bytes) -> None:
         number = told[name] = told.get(name, 0) + 1
         with Path(path).open("a") as file:
-            file.write(f"{name}{number} {secret.hex()}\n")
+            file.write(f"{name}{os.getpid()}{number:04d} {secret.hex()}\n")  # of all processes
 
-    def made(self: Any, p: Any, q: Any, *args: Any, **more: Any) -> None:
-        for prime in (p, q):
-            write("prime", int(prime).to_bytes((int(prime).bit_length() + 7) // 8, "big"))
-        write("public", int(p * q).to_bytes((int(p * q).bit_length() + 7) // 8, "big"))
-        make(self, p, q, *args, **more)
+    def made(*args: Any) -> Any:
+        primes = make(*args)
+        for prime in primes:
+            write("prime", int(prime.p).to_bytes((int(prime.p).bit_length() + 7) // 8, "big"))
+        product = int(primes[0].p * primes[1].p)
+        write("public", product.to_bytes((product.bit_length() + 7) // 8, "big"))
+        return primes
 
     def encoded(self: Any, g: Any, *args: Any) -> Any:
         found = encode(self, g, *args)
@@ -248,7 +234,7 @@ def secrets(path: str) -> None:
             write("bits", np.packbits(values.astype(np.uint8), bitorder=order).tobytes())  # type: ignore[call-overload]
         return first(self, rows)
 
-    CrtEncryptor.__init__ = made  # type: ignore[method-assign]
+    vars(engine)["generate_primes"] = made
     GradientEncoder.encode = encoded  # type: ignore[method-assign]
     LabelVector.first = part  # type: ignore[method-assign]
 
@@ -430,7 +416,6 @@ CHANGES = {
     "transport": transport,
     "seat": seat,
     "fails": fails,
-    "halts": halts,
     "stops": stops,
 }
 

@@ -116,7 +116,7 @@ HOSTILE = 1 / 3
 """Share of the runs in which one party is hostile."""
 HOSTILE_KINDS = ("garbage", "nested", "long", "observation", "unknown", "future", "greetings", "controls")
 NAMED_WITHIN = 10.0
-"""Seconds after which all others have ended, and named it."""
+"""Seconds after which all others have ended, and named it; more where several processes want each core."""
 SMALL_DISK = 40_000
 """Bytes of any file, beyond which writing fails as on a full disk."""
 RESTARTS = 40
@@ -349,6 +349,7 @@ class Play:
             return False
         process.kill()
         del self.running[party]
+        self.made.stop_no_more(party)
         self._in(pause, lambda: self._start(party))
         return True
 
@@ -376,12 +377,19 @@ class Result:
     kept: int = 0  # parties that did not hear of it, as the hostile one was the listener, and ended by themselves
 
 
-def play(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
-    """Play a plan and compare how it ends; :class:`AssertionError` names the seed."""
+def play(plan: Plan, folder: Path, undisturbed: Undisturbed, *, surely: bool = False) -> Result:
+    """Play a plan and compare how it ends; :class:`AssertionError` names the seed.
+
+    Args:
+        surely: whether the first party that is killed stops at its moment by itself: the run cannot end before.
+    """
     case, began = ALL[plan.case], time.monotonic()
     if plan.hostile:
         return _play_hostile(plan, folder, undisturbed)
     with _companies(plan, folder) as (made, proxies):
+        if surely:
+            first = plan.faults[0]
+            made.stop_at(first.party, first.moment, first.count + (first.moment == "trees"))  # after those of no tree
         played = Play(plan, made, proxies)
         played.to_its_end()
         found = end_of(made)
@@ -435,7 +443,9 @@ def _play_hostile(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
                 assert listens, f"{plan}\n{each.party} does not name it: {last}\n{made.told()}"
         assert named, f"{plan}\n{made.told()}"
         named_in = max(ended[party] for party in named) - marker.stat().st_mtime
-        assert named_in < NAMED_WITHIN, f"{plan}\ntook {named_in:.1f} s\n{made.told()}"
+        load = os.getloadavg()[0] / (os.cpu_count() or 1)
+        allowed = NAMED_WITHIN * max(1.0, load)
+        assert named_in < allowed, f"{plan}\ntook {named_in:.1f} s at a load of {load:.1f} a core\n{made.told()}"
     seconds, kept = time.monotonic() - began, len(honest) - len(named)
     return Result(plan, [f"hostile: {kind}"], 1, seconds, 0, named_in=named_in, kept=kept)
 
@@ -489,7 +499,8 @@ def _summarize(results: Sequence[dict[str, Any]]) -> list[int]:
     named = sorted(each["named_in"] for each in results if each["named_in"] is not None)
     if named:
         print(
-            f"\na hostile party was named by all within {named[-1]:.1f} s (half within {named[len(named) // 2]:.1f} s)"
+            f"\na hostile party was named by all within {named[-1]:.1f} s (half within {named[len(named) // 2]:.1f} s, "
+            f"{sum(each <= NAMED_WITHIN for each in named)} of {len(named)} within {NAMED_WITHIN:g} s)"
         )
     kept = sum(each.get("kept", 0) for each in results)
     if kept:

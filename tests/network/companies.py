@@ -303,12 +303,24 @@ class Companies:
             assert time.monotonic() < until, f"{party!r} never says {event!r}; {self.told()}"
             time.sleep(0.01)
 
-    def wait_for_file(self, path: Path) -> None:
-        """Wait until a party's process has made a file."""
-        until = time.monotonic() + PATIENCE
-        while not path.exists():
-            assert time.monotonic() < until, f"nobody makes {path.name!r}; {self.told()}"
+    def stop_at(self, party: str, event: str, count: int = 1) -> None:
+        """Let the next process of a party stop when it has logged an event so often; see :meth:`stopped`."""
+        self.changes[party] = (*self.changes.get(party, ()), f"stops={event},{count}")
+
+    def stopped(self, party: str) -> Process:
+        """Wait until a party's process has stopped by itself, and return it; its next process will not stop."""
+        last = [each for each in self.processes if each.party == party][-1]
+        stat, until = Path(f"/proc/{last.popen.pid}/stat"), time.monotonic() + PATIENCE
+        while stat.read_text().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < until, f"{party!r} never stops; {self.told()}"
+            assert last.popen.poll() is None, f"{party!r} has ended; {self.told()}"
             time.sleep(0.01)
+        self.stop_no_more(party)
+        return last
+
+    def stop_no_more(self, party: str) -> None:
+        """Let the next process of a party run through."""
+        self.changes[party] = tuple(each for each in self.changes.get(party, ()) if not each.startswith("stops="))
 
     def ended(self, **codes: int) -> dict[str, str]:
         """Wait for the last process of each party, and return what it said last, its error."""

@@ -56,7 +56,7 @@ def killed(name: str, seed: int, folder: Path, *, kills: int = KILLS, trees: int
     case = replace(LONG[name], model=LONG[name].model.replace("trees = 4", f"trees = {trees}"))
     plan = Plan(seed, f"{name}, long", False, False, Weather(), planned(case, seed, kills))
     with patch.object(chaos, "PATIENCE", 1200.0), patch.dict(ALL, {plan.case: case}):
-        result = play(plan, folder / "run", Undisturbed(folder / "whole"))
+        result = play(plan, folder / "run", Undisturbed(folder / "whole"), surely=True)
     assert len(result.happened) == len(plan.faults), f"{len(result.happened)} of {len(plan.faults)} kills came"
     return result
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from companies import PATIENCE, Case, Companies, companies
+from companies import PATIENCE, Case, Companies, Process, companies
 from undisturbed import Undisturbed, differences, end_of
 
 from labelward.runs.party_record import read_party_record
@@ -19,8 +19,10 @@ from labelward.runs.party_record import read_party_record
 pytestmark = pytest.mark.network
 
 TWO = Case(parties=("bank", "telco"))
-LONG = Case(model="trees = 60\ndepth = 2")
-"""Long enough to be met in its middle: tests wait for its first trees."""
+LONG = Case(model="trees = 12\ndepth = 2")
+"""A party stops in its middle, whatever the machine's speed."""
+FULL = Case(model="trees = 60\ndepth = 2")
+"""Writes more than a small disk holds."""
 REST = "run the same command again to resume"
 
 
@@ -36,6 +38,12 @@ def shortly_patient(made: Companies, party: str, seconds: int = 15) -> None:
     made.edit(f"{party}.toml", "timeout = 120.0", f"timeout = {seconds}.0")
 
 
+def interrupt(process: Process) -> None:
+    """Interrupt a process that has stopped, as a terminal does."""
+    os.killpg(process.popen.pid, signal.SIGINT)
+    process.popen.send_signal(signal.SIGCONT)
+
+
 def blames(said: str, party: str) -> bool:
     """Whether an error names a party, be it first-hand or by what the active party says."""
     return re.match(f"error: (party 'bank' says of )?party {party!r}: ", said) is not None
@@ -45,12 +53,12 @@ def blames(said: str, party: str) -> bool:
 def test_a_peer_that_is_away_too_long(tmp_path: Path, undisturbed: Undisturbed) -> None:
     with companies(tmp_path / "run", LONG) as made:
         shortly_patient(made, "bank")
+        made.stop_at("telco", "trees", 3)
         others = [made.start(party) for party in ("telco", "shop")]
         for party in ("telco", "shop"):
             made.wait_for(party, "waiting")
         made.start("bank")
-        made.wait_for("bank", "trees", count=3)
-        others[0].kill()
+        made.stopped("telco").kill()
         made.processes.remove(others[0])
         said = made.ended(bank=3, shop=3)
         for party in ("bank", "shop"):
@@ -66,9 +74,9 @@ def test_a_peer_that_is_away_too_long(tmp_path: Path, undisturbed: Undisturbed) 
 @pytest.mark.parametrize("party", ["bank", "telco"])
 def test_an_interrupt_at_one_party(tmp_path: Path, undisturbed: Undisturbed, party: str) -> None:
     with companies(tmp_path / "run", LONG) as made:
-        processes = made.start_all()
-        made.wait_for(party, "trees", count=3)
-        os.killpg(processes[party].popen.pid, signal.SIGINT)  # as a terminal does
+        made.stop_at(party, "trees", 3)
+        made.start_all()
+        interrupt(made.stopped(party))
         others = {name: 3 for name in LONG.parties if name != party}
         said = made.ended(**{party: 2}, **others)
         assert said[party].startswith("interrupted: ")
@@ -99,8 +107,8 @@ def test_a_party_that_fails_by_itself(tmp_path: Path, undisturbed: Undisturbed) 
 @pytest.mark.parametrize("party", ["bank", "telco"])
 def test_a_full_disk(tmp_path: Path, undisturbed: Undisturbed, party: str) -> None:
     """Stands for it: a limit on the size of files, at which writing fails in the same way."""
-    with companies(tmp_path / "run", LONG) as made:
-        others = {name: 3 for name in LONG.parties if name != party}
+    with companies(tmp_path / "run", FULL) as made:
+        others = {name: 3 for name in FULL.parties if name != party}
         for other in others:
             made.start(other)
         made.start(party, largest=40_000)
@@ -117,9 +125,9 @@ def test_a_full_disk(tmp_path: Path, undisturbed: Undisturbed, party: str) -> No
 def test_a_start_in_an_empty_folder(tmp_path: Path, undisturbed: Undisturbed) -> None:
     """It ends the attempt of all, names who has what, and costs nobody a tree; --restart begins anew."""
     with companies(tmp_path / "run", LONG, changes={"bank": ("seat=0",)}) as made:
-        processes = made.start_all()
-        made.wait_for("bank", "trees", count=3)
-        processes["telco"].kill()
+        made.stop_at("telco", "trees", 3)
+        made.start_all()
+        made.stopped("telco").kill()
         wrong = made.start("telco", "--out", "other")
         assert wrong.wait() == 2
         said = made.ended(bank=2, shop=2, telco=2)
@@ -136,10 +144,11 @@ def test_a_start_in_an_empty_folder(tmp_path: Path, undisturbed: Undisturbed) ->
 def test_the_right_folder_after_a_wrong_one(tmp_path: Path, undisturbed: Undisturbed) -> None:
     """The place of a process that was killed is kept for its folder; the others wait, and nobody loses a tree."""
     with companies(tmp_path / "run", LONG) as made:
-        processes = made.start_all()
-        made.wait_for("bank", "trees", count=3)
-        processes["telco"].kill()
-        made.processes.remove(processes["telco"])
+        made.stop_at("telco", "trees", 3)
+        made.start_all()
+        killed = made.stopped("telco")
+        killed.kill()
+        made.processes.remove(killed)
         wrong = made.start("telco", "--out", "other")
         assert wrong.wait() == 3
         assert "in another folder" in wrong.errors

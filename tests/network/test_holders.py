@@ -34,7 +34,7 @@ KILLS = (
 def test_killed_parties_end_with_the_shares_and_views_of_one_process(
     case: str, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
-    result = play(Plan(0, case, False, False, CALM, KILLS), tmp_path / "run", undisturbed)
+    result = play(Plan(0, case, False, False, CALM, KILLS), tmp_path / "run", undisturbed, surely=True)
     assert len(result.happened) == len(KILLS)
     assert result.resumed
 

@@ -18,15 +18,14 @@ CASE = Case(model="trees = 12\ndepth = 3", encryption='engine = "lattice"\nworke
 @pytest.mark.parametrize("killed", [False, True], ids=["undisturbed", "killed"])
 def test_trees_over_the_network_are_those_of_plain(tmp_path: Path, undisturbed: Undisturbed, killed: bool) -> None:
     """Three companies, with a key of 9 MB; one is killed after two trees, and resumes with the others."""
-    halted = tmp_path / "halted"
-    changes = {"telco": (f"halts=2,{halted}",)} if killed else {}
-    with companies(tmp_path / "run", CASE, changes=changes) as made:
-        processes = made.start_all()
+    with companies(tmp_path / "run", CASE) as made:
         if killed:
-            made.wait_for_file(halted)
-            processes["telco"].kill()
-            made.processes.remove(processes["telco"])
-            made.changes.clear()
+            made.stop_at("telco", "trees", count=3)
+        made.start_all()
+        if killed:
+            process = made.stopped("telco")
+            process.kill()
+            made.processes.remove(process)
             made.start("telco")
         made.ended(**dict.fromkeys(CASE.parties, 0))
         found = end_of(made)

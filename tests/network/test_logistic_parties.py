@@ -37,5 +37,5 @@ def test_killed_parties_resume(case: str, tmp_path: Path, undisturbed: Undisturb
         Fault("kill", "bank", "shop", "agreed", 1, 0.05, 0.1),
         Fault("kill two", "shop", "telco", "attempt", 1, 0.05, 0.1),
     )
-    result = play(Plan(0, case, False, False, Weather(), kills), tmp_path / "run", undisturbed)
+    result = play(Plan(0, case, False, False, Weather(), kills), tmp_path / "run", undisturbed, surely=True)
     assert len(result.happened) == len(kills)

@@ -20,6 +20,8 @@ pytestmark = [
 RATE = "0.123456789"
 CASE = Case(model=f"trees = 20\ndepth = 3\nlearning_rate = {RATE}", parties=("bank", "telco"))
 """The rate is part of what the parties tell each other when they greet."""
+STOPS = {"telco": 2, "bank": 9}
+"""After how many words of trees a party stops."""
 PIECES = 8
 BLOCK, OVERLAP = 16 * 1024 * 1024, 256
 
@@ -72,13 +74,16 @@ def markers(made: Companies) -> dict[str, bytes]:
 def test_a_relay_holds_nothing_of_a_run(tmp_path: Path, undisturbed: Undisturbed) -> None:
     with companies(tmp_path / "run", CASE, relay=True) as made:
         made.changes = dict.fromkeys(CASE.parties, (f"heard={made.folder / 'heard'}",))
+        for party, trees in STOPS.items():
+            made.stop_at(party, "trees", trees)
         relay = made.start_relay()
         made.start_all()
-        for trees in (1, 8):
-            made.wait_for("bank", "trees", count=trees)
+        for party in STOPS:
+            process = made.stopped(party)  # so that the relay has not yet forgotten the run
             relay.popen.send_signal(signal.SIGSTOP)
             assert not found_in(memory(relay.popen.pid), markers(made))
-            relay.popen.send_signal(signal.SIGCONT)
+            for each in (relay, process):
+                each.popen.send_signal(signal.SIGCONT)
         made.ended(bank=0, telco=0)
         assert len(pieces(made)) >= PIECES
         assert not found_in(memory(relay.popen.pid), markers(made))
@@ -93,10 +98,9 @@ def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
     """The same search in a party's own memory finds what it holds, and messages of a moment ago."""
     with companies(tmp_path / "run", CASE) as made:
         made.changes = dict.fromkeys(CASE.parties, (f"heard={made.folder / 'heard'}",))
-        processes = made.start_all()
-        made.wait_for("bank", "trees", count=2)
-        processes["bank"].popen.send_signal(signal.SIGSTOP)
-        found = found_in(memory(processes["bank"].popen.pid), markers(made))
+        made.stop_at("bank", "trees", 2)
+        made.start_all()
+        found = found_in(memory(made.stopped("bank").popen.pid), markers(made))
         assert {"rate", "income_chf"} <= found, sorted(found)
         assert {"rows", "rows of numpy"} & found
         assert any(name.startswith("message") for name in found)

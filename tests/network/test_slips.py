@@ -93,12 +93,10 @@ def test_a_line_that_cannot_be_read(tmp_path: Path, section: str, line: str) -> 
 
 def test_other_ids_after_progress(tmp_path: Path) -> None:
     """What the checkpoints of a party show, before it has greeted anybody."""
-    many = Case(model="trees = 300\ndepth = 3", parties=("bank", "telco"), rows=60)
-    with companies(tmp_path / "run", many) as made:
-        made.start("bank")
-        telco = made.start("telco")
-        made.wait_for("telco", "trees", count=3)
-        telco.kill()
+    with companies(tmp_path / "run", TWO) as made:
+        made.stop_at("telco", "trees", 3)
+        made.start_all()
+        made.stopped("telco").kill()
         made.edit("telco.csv", "c00017", "x00017")
         began = time.monotonic()
         made.start("telco")
