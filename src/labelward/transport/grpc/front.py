@@ -49,10 +49,10 @@ HANDSHAKE: Final = 10.0
 """Seconds within which the TLS handshake of a connection must be done."""
 RATE: Final = 100
 """Connections accepted in a second; more wait in the queue of the system."""
-CROWDED: Final = 40
+CROWDED: Final = 25
 """The same while newcomers take the places of others: so that a crowd costs a training next to nothing."""
-HANDSHAKES_AT_ONCE: Final = 100
-HANDSHAKES: Final = 10
+HANDSHAKES_AT_ONCE: Final = 50
+HANDSHAKES: Final = 5
 """TLS handshakes that begin at once, and then in a second; those that wait may lose their place meanwhile."""
 DESCRIPTORS: Final = 8192
 """Number of open files to which the limit of the process is raised where the system allows it."""
