@@ -247,7 +247,8 @@ def union(leaves: Ints) -> Ints:
     left, right = np.concatenate(places), np.concatenate(links)
     size = rows + len(leaves) * 2 ** (DEPTH + 1)
     graph = coo_matrix((np.ones(len(left)), (left, right)), shape=(size, size))
-    return connected_components(graph, directed=False)[1][:rows].astype(np.int64)
+    found: Ints = connected_components(graph, directed=False)[1][:rows].astype(np.int64)
+    return found
 
 
 def communities(leaves: Ints, eta: float, seed: int, starts: int = 5) -> Ints:
@@ -342,7 +343,10 @@ class Training:
         folder = work / f"{data}-{model}-{seed}"
         job = job_of(data, model, seed, ("union", "id2graph"))
         audit(replace(job, defenses=()), folder, explained=False)
-        self.stored = {row.attack["kind"]: row.leakage["v_measure"] for row in read_rows(folder) if row.attack}
+        self.stored: dict[str, Any] = {}
+        for row in read_rows(folder):
+            if row.attack and row.leakage:
+                self.stored[row.attack["kind"]] = row.leakage["v_measure"]
         self.view = View.load(folder / "runs" / "none" / str(seed) / PARTIES[1] / "view")
         active = View.load(folder / "runs" / "none" / str(seed) / PARTIES[0] / "view")
         self.table = Table(folder, seed)

@@ -210,7 +210,10 @@ def test_names_of_defenses(tmp_path: Path) -> None:
     assert defense_label([{"kind": "local-trees", "count": 2, "mode": "add"}]) == "local-trees (count 2, mode add)"
     assert kind_label({"kind": "id2graph", "eta": None, "alpha": 3.0, "starts": 9}) == "id2graph (starts 9)"
     assert kind_label({"kind": "of another project", "p": 1}) == "of another project (p 1)"
-    assert defense_label([{"kind": "lp-mst", "epsilon": 1.0, "stages": 2}]) == "lp-mst (epsilon 1.0 per training label)"
+    assert (
+        defense_label([{"kind": "lp-mst", "epsilon": 1.0, "stages": 2}])
+        == "lp-mst (epsilon 1.0 per training or validation label)"
+    )
     private = {"kind": "ppdl", "theta": 0.5, "epsilon": 1.8}
     assert defense_label([private]) == "ppdl (theta 0.5, epsilon 1.8 per gradient of a batch)"
     published = defense_label([{**private, "form": "published"}])
@@ -237,5 +240,5 @@ def test_rows_say_what_their_budgets_cover_and_rows_without_budgets_are_as_befor
         append_row(tmp_path, each)
     first, second = (json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines())
     assert "budgets" not in first
-    assert second["budgets"]["randomized-response epsilon"].startswith("1 per training label; excludes ")
+    assert second["budgets"]["randomized-response epsilon"].startswith("1 per training or validation label; excludes ")
     assert read_rows(tmp_path)[1].budgets == budget_texts(private)

@@ -137,7 +137,7 @@ def kmeans(points: Any, classes: int, seed: int, *, weights: NDArray[np.float64]
 def _scaled(features: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a copy with each column's values from 0 to 1, a constant column 0."""
     low, high = features.min(axis=0), features.max(axis=0)
-    scaled: NDArray[np.float64] = features - low
+    scaled: NDArray[np.float64] = (features - low).astype(np.float64)  # token numbers are whole
     scaled /= np.where(high > low, high - low, 1.0)
     return scaled
 

@@ -50,6 +50,10 @@ class CatalogueEntry:
     features: int  # number of columns without the label
     classes: Mapping[str, int] = field(default_factory=dict)
     times: tuple[str, ...] = ()  # text columns that are read as points in time
+    hashed: tuple[str, ...] = ()  # text columns of so many values that jobs hash them unless they say otherwise
+    texts: tuple[str, ...] = ()  # free texts, which jobs read as tokens or words
+    image: str = ""  # column of images, which jobs read as pixels
+    unused: tuple[str, ...] = ()  # columns that are no feature
     sha256: str = ""  # checksum of the file; empty for data sets of scikit-learn and of images
     files: Mapping[str, str] = field(default_factory=dict)
     source: Download | None = None  # a faithful copy on OpenML, if one is known
@@ -76,7 +80,8 @@ def _parse_entry(name: str, fields: dict[str, Any]) -> CatalogueEntry:
     source = fields.pop("source", None)
     if source is not None:
         source = Download(**{**source, "columns": tuple(source.get("columns", ()))})
-    return CatalogueEntry(**{**fields, "name": name, "times": tuple(fields.get("times", ())), "source": source})
+    lists = {key: tuple(fields.get(key, ())) for key in ("times", "hashed", "texts", "unused")}
+    return CatalogueEntry(**{**fields, **lists, "name": name, "source": source})
 
 
 def load_catalogue_table(name: str) -> pa.Table:

@@ -23,17 +23,19 @@ _ROUNDING = 1e-9  # 0.29 × 100 is 28.999999999999996 in floating point, and mea
 
 
 def assign_columns(
-    job: Job, seed: int, table: pa.Table, ranked: Callable[[Sequence[str]], Sequence[str]]
+    job: Job, seed: int, table: pa.Table, ranked: Callable[[Sequence[str]], Sequence[str]], *, width: int = 0
 ) -> tuple[tuple[str, ...], ...]:
     """Assign the columns of a common table to parties, in the order of the job's parties.
 
     Lists are used as given. Shares are assigned at random by seed, or by importance: passive parties, in their order,
-    get the most informative columns and the active party the next ones. A party's columns keep the table's order.
+    get the most informative columns and the active party the next ones. Parts of images and texts are dealt out as they
+    lie, from the first party to the last. A party's columns keep the table's order.
 
     Args:
         job: a job whose parties have shares or lists of columns.
         table: the common table; its label, id and weight columns are assigned to no party.
         ranked: sorts columns by decreasing importance; called only if the job asks for it.
+        width: how many columns make up a row of an image, or a text; 0: columns have no order.
 
     Raises:
         DataError: a listed column does not exist, or a passive party's share is less than one column.
@@ -47,7 +49,7 @@ def assign_columns(
             tuple(name for name in columns if name not in party.drop) if party.drop else party.columns or ()
             for party in job.parties
         )
-    counts = column_counts([party.share or 0.0 for party in job.parties], len(columns))
+    counts = column_counts([party.share or 0.0 for party in job.parties], width or len(columns))
     for party, count in zip(job.passive, counts[1:], strict=True):
         if count == 0 and party.name != job.dealer:
             raise DataError(
@@ -56,6 +58,12 @@ def assign_columns(
                 field=f"[parties] {party.name}",
                 value=party.share,
             )
+    if width:
+        ends = np.cumsum(counts)
+        holder = [int(np.searchsorted(ends, at % width, side="right")) for at in range(len(columns))]
+        return tuple(
+            tuple(name for name, one in zip(columns, holder, strict=True) if one == at) for at in range(len(counts))
+        )
     if job.data.partition == "importance":
         order, sizes = list(ranked(columns)), [*counts[1:], counts[0]]
     else:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from labelward.data import catalogue
 from labelward.data.column_partition import assign_columns, assigned_monotone, check_disjoint, rank_by_information
+from labelward.data.content import image_columns, text_columns
 from labelward.data.dataset import VerticalDataset, assemble_dataset, encode_all, encode_columns, read_labels
 from labelward.data.label_holders import deal_labels
 from labelward.data.party_tables import join_tables, read_party_source, sort_by_id
@@ -29,6 +30,7 @@ class RawTables:
 
     name: str
     tables: tuple[pa.Table, ...]  # one common table, or one table per party in the order of the job
+    width: int = 0  # of images in pixels, or of texts in tokens; each party gets columns side by side
 
 
 def load_tables(job: Job) -> RawTables:
@@ -49,10 +51,28 @@ def load_tables(job: Job) -> RawTables:
         if is_table_path(job.data.table):
             table = read_source(job.data.table, job.data, job.data.id, place="[data]")
             return RawTables(name=table_name(job.data.table), tables=(table,))
-        table = prepared(catalogue.load_catalogue_table(job.data.table), job.data, place="[data]")
-        return RawTables(name=job.data.table, tables=(table,))
+        table, width = _content(catalogue.load_catalogue_table(job.data.table), job)
+        return RawTables(name=job.data.table, tables=(prepared(table, job.data, place="[data]"),), width=width)
     tables = tuple(read_party_source(party) for party in job.parties)
     return RawTables(name=table_name(job.active.table or ""), tables=tables)
+
+
+def _content(table: pa.Table, job: Job) -> tuple[pa.Table, int]:
+    """Return a table of the catalogue with its texts or images as columns, and how many of them lie side by side."""
+    entry, model = catalogue.catalogue_entries()[job.data.table or ""], job.model.params
+    table = table.drop_columns(list(entry.unused))
+    if entry.texts:
+        return text_columns(table, entry.texts, model)
+    return image_columns(table, entry.image, model) if entry.image else (table, 0)
+
+
+def _with_hashed(job: Job) -> Job:
+    """Return a job whose text columns of many values are hashed, where the catalogue says so and the job nothing."""
+    data = job.data
+    entry = catalogue.catalogue_entries().get(data.table or "")
+    if entry is None or not entry.hashed or data.categories != "native" or data.hashed:
+        return job
+    return replace(job, data=replace(data, hashed=tuple(name for name in entry.hashed if name not in data.drop)))
 
 
 def load_dataset(
@@ -74,6 +94,7 @@ def load_dataset(
         JobError: the published split is asked for parties' own tables or rows with ids.
     """
     check_split(job.data)
+    job = _with_hashed(job)
     source = load_tables(job) if source is None else source
     seeds = {party.name: (private or {}).get(party.name) or PrivateSeed.drawn() for party in job.parties}
     if job.data.table is None:
@@ -115,7 +136,7 @@ def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[
         listed = columns if hashed else job.data.hashed
         return rank_by_information(table, columns, sides.train, targets.values, targets.task, seed, hashed=listed)
 
-    assigned = assign_columns(job, seed, table, ranked)
+    assigned = assign_columns(job, seed, table, ranked, width=source.width)
     if any(party.drop for party in job.parties):
         check_disjoint(job, assigned)
     constraints = assigned_monotone(job, table, assigned)

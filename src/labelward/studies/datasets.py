@@ -6,7 +6,6 @@ which holds the number of a token. Functions of a dataset take the seed of a run
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data.catalogue import load_catalogue_table
+from labelward.data.content import pixel_columns, token, words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,8 +23,6 @@ DIGITS_WIDTH, FASHION_WIDTH, CIFAR_WIDTH = 8, 28, 32  # pixels
 TOKENS = 32
 """Positions of each half of a text."""
 VOCABULARY = 8192
-
-_WORD = re.compile(r"[a-z0-9]+")
 
 
 def fashion_mnist(seed: int, *, rows: int | None = None) -> pa.Table:
@@ -51,11 +49,8 @@ def cifar10(seed: int, *, width: int = CIFAR_WIDTH) -> pa.Table:
     """
     import pyarrow as pa
 
-    table, step = load_catalogue_table("cifar10_10k"), CIFAR_WIDTH // width
-    pixels = np.frombuffer(b"".join(table["image"].to_pylist()), np.uint8).reshape(-1, width, step, width, step, 3)
-    flat = (pixels.mean(axis=(2, 4)) / 255).astype(np.float32).transpose(0, 3, 1, 2).reshape(len(pixels), -1)
-    names = [f"{color}{row}_{column}" for color in "rgb" for row in range(width) for column in range(width)]
-    return pa.table({**dict(zip(names, flat.T.copy(), strict=True)), "label": table["label"]})
+    table = load_catalogue_table("cifar10_10k")
+    return pa.table({**pixel_columns(table["image"].to_pylist(), width), "label": table["label"]})
 
 
 def pixels(table: pa.Table) -> pa.Table:
@@ -122,14 +117,13 @@ def tokenized(table: pa.Table) -> pa.Table:
 def token_halves(text: str, positions: int, vocabulary: int) -> NDArray[np.int64]:
     """Return int64 [2, positions]: token numbers of the first and second half of a text's words, padded with 0.
 
-    A token is a word or number in lower case. Its number, from 1 to ``vocabulary - 1``, is a checksum of it, so no
-    vocabulary has to be learned or fetched, and different words may have the same number.
+    Tokens and their numbers are those of :mod:`labelward.data.content`.
     """
-    words = _WORD.findall(text.lower())
-    middle = (len(words) + 1) // 2
+    found = words(text)
+    middle = (len(found) + 1) // 2
     numbers = np.zeros((2, positions), np.int64)
-    for half, own in enumerate((words[:middle], words[middle:])):
-        codes = [1 + zlib.crc32(word.encode()) % (vocabulary - 1) for word in own[:positions]]
+    for half, own in enumerate((found[:middle], found[middle:])):
+        codes = [token(word, vocabulary) for word in own[:positions]]
         numbers[half, : len(codes)] = codes
     return numbers
 
