@@ -509,7 +509,7 @@ class _Audit:
         assert details is not None
         folder = run_folder(self.out, variant.as_list(), at.seed, slug)
         training = StoredTraining.load(self.job, at.data, variant, folder, seed=at.seed)
-        run = _Run(at, deviation, folder, training, None)
+        run = _Run(at, deviation, folder, training, None, "")
         rows, accounts = self._attack(run, utility=earlier[0].utility, cost=earlier[0].cost)
         write_run(self.out, replace(details, attacks=tuple(accounts)))
         replace_rows(self.out, {row.key() for row in (*earlier, *rows)}, rows)
