@@ -1,6 +1,7 @@
 """The four jobs under Paillier 2048, two parties in one process on all cores, by phase and kernel.
 
 Usage: python benchmarks/jobs.py [a] [b] [c] [d] [--kernels NAME ...] [--linear] [--peers] [--json FILE]
+       python benchmarks/jobs.py --engines a b c d [--only lattice plain] [--reencrypt auto] [--json FILE]
 
 ========  ===================  =====  =====  =======  ==============================
 job       rows × columns       depth  trees  classes  limits
@@ -19,6 +20,7 @@ rehearsal the phase shares the cores with the other party. So the same calls are
 and the price is measured after each of them: ``alone``, with the least and the most that was found, by the price on one
 core and by that on all cores at once, which is what cores that share a power budget and caches can do.
 
+``--engines``: these jobs under the lattice engine, Paillier and none, in one process and in processor seconds.
 ``--linear``: job a's shape with 10,000 to 300,000 rows, and exponents in the rows, of each phase alone, too.
 ``--peers``: job a's operations at the prices of python-paillier and of sf-heu, where these are installed: nothing is
 trained, the prices are those of a sample.
@@ -29,6 +31,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import resource
 import statistics
 import subprocess
@@ -39,6 +42,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import xgboost
@@ -61,6 +65,7 @@ from labelward.protocols.secureboost.params import SecureBoost
 
 Floats = NDArray[np.float64]
 BITS, WORKERS, TEST, ROUNDS = 2048, 2, 10_000, 7
+ENGINES = ("lattice", "paillier", "plain")
 #: Work on ciphertexts.
 PHASES = ("encrypt", "prepare rows", "aggregate", "seal", "decrypt")
 
@@ -160,6 +165,56 @@ def measure(job: Job, kernel: str) -> dict[str, Any]:
         found["auc"] = round(float(roc_auc_score(truth, run.active.margins)), 5)
         found["auc of XGBoost on the same bins"] = round(joined(job, x[:n], y[:n], x[n:], truth), 5)
     return found
+
+
+def engines(job: Job, what: str) -> dict[str, Any]:
+    """Train under several engines, one after the other, each party on one core; ``what``: engines and ``reencrypt``.
+
+    Phases are processor seconds of the parties' threads, so that who else works on the machine hardly matters; what an
+    engine does in threads of its own is in the total alone, from which that of the plain engine is to be taken.
+    """
+    warm = Job(rows=5_000, active=job.active, passive=job.passive, depth=3, trees=1, classes=job.classes)
+    *names, reencrypt = what.split()
+    made: dict[str, tuple[Callable[[], Engine], int]] = {
+        "lattice": (lambda: engine("lattice", parameters={"reencrypt": reencrypt}), 4096),
+        "paillier": (lambda: engine("paillier"), BITS),
+        "plain": (lambda: engine("plain"), 0),
+    }
+    small, table = warm.table(), job.table()
+    found: dict[str, Any] = {}
+    trees: dict[str, Any] = {}
+    for name in names:
+        make, bits = made[name]
+        with patch("time.perf_counter", time.thread_time):
+            own = make()
+            fit(warm, *small, own, bits)
+            started, clock = time.process_time(), time.monotonic()
+            run = fit(job, *table, own, bits)
+            used, wall = time.process_time() - started, time.monotonic() - clock
+            own.close()
+        spent = {phase: sum(meter.seconds.get(phase, 0.0) for meter in run.meters.values()) for phase in PHASES}
+        trees[name] = run.active.share.trees
+        found[name] = {
+            "processor seconds of the process": round(used, 2),
+            "wall seconds, on a machine that others use, too": round(wall, 2),
+            "processor seconds on ciphertexts": round(sum(spent.values()), 2),
+            "phases": {phase: round(value, 3) for phase, value in spent.items()},
+            "megabytes": round(sum(sum(meter.bytes.values()) for meter in run.meters.values()) / 1e6, 2),
+            "operations": {"active": run.active.counts.as_dict(), "passive": run.passive["telco"].counts.as_dict()},
+            "peak GB so far": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
+            "load": round(os.getloadavg()[0], 1),
+        }
+    found["trees are equal"] = all(each == trees[names[0]] for each in trees.values())
+    if set(names) != set(made):
+        return found
+    totals = {name: found[name]["processor seconds of the process"] for name in names}
+    return {
+        **found,
+        "paillier over lattice, whole training": round(totals["paillier"] / totals["lattice"], 2),
+        "paillier over lattice, without what plain takes": round(
+            (totals["paillier"] - totals["plain"]) / (totals["lattice"] - totals["plain"]), 2
+        ),
+    }
 
 
 def alone(job: Job, kernel: str) -> dict[str, Any]:
@@ -376,6 +431,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", nargs="*", choices=[[], *JOBS])
     parser.add_argument("--kernels", nargs="+", choices=running)
+    parser.add_argument("--engines", nargs="+", choices=[*JOBS], default=[])
+    parser.add_argument("--only", nargs="+", choices=ENGINES, default=ENGINES)
+    parser.add_argument("--reencrypt", default="auto")
     parser.add_argument("--linear", action="store_true")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--one", nargs=3, metavar=("WHAT", "SHAPE", "KERNEL"), help=argparse.SUPPRESS)
@@ -383,12 +441,17 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.one:
         what, shape, kernel = asked.one
-        print(json.dumps({"measure": measure, "alone": alone}[what](Job(**json.loads(shape)), kernel)))
+        print(
+            json.dumps({"measure": measure, "alone": alone, "engines": engines}[what](Job(**json.loads(shape)), kernel))
+        )
         return
-    everything = not (asked.jobs or asked.linear or asked.peers)
+    everything = not (asked.engines or asked.jobs or asked.linear or asked.peers)
     result: dict[str, Any] = {"bits": BITS, "workers": WORKERS}
     for name in asked.jobs or (("a", "b", "d") if everything else ("a",) if asked.peers else ()):
         result[name] = judged(name, asked.kernels or (running if name == "a" else running[:1]))
+    for name in asked.engines:
+        result[f"engines, job {name}"] = apart(JOBS[name], " ".join([*asked.only, asked.reencrypt]), "engines")
+        print(f"engines, job {name}", file=sys.stderr)
     if asked.linear:
         result["linear"] = linear((asked.kernels or running)[0])
     if asked.peers or everything:

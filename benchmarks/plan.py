@@ -1,6 +1,7 @@
 """Estimates of ``labelward plan`` for jobs A and B, compared with runs in the same process.
 
-Usage: python benchmarks/plan.py [a] [b] [c] [d] [--kernel NAME] [--processor] [--json FILE]; without a choice job a
+Usage: python benchmarks/plan.py [a] [b] [c] [d] [--engine lattice] [--kernel NAME] [--processor] [--json FILE]
+       Without a choice job a.
 
 The jobs are those of ``benchmarks/jobs.py``, run as ``labelward train`` runs them: leakage meter, views and shares
 included. The machine should do nothing else: what is measured for a second stands for all of the run. Where it does,
@@ -33,9 +34,10 @@ from labelward.planning.cost_model import forecast
 from labelward.runs.training_record import read_record
 
 LIMIT = 0.25
+ENGINES: dict[str, dict[str, Any]] = {"paillier": {"bits": BITS}, "lattice": {"engine": "lattice"}}
 
 
-def job_of(shape: Shape, folder: Path) -> Job:
+def job_of(shape: Shape, folder: Path, encryption: dict[str, Any]) -> Job:
     """Write a job's table, and return the job."""
     x, y = shape.table()
     names = [f"c{number}" for number in range(x.shape[1])]
@@ -46,15 +48,15 @@ def job_of(shape: Shape, folder: Path) -> Job:
             "data": {"table": str(folder / "table.parquet"), "label": "label", "test_size": TEST / len(x)},
             "parties": {"active": names[: shape.active], "telco": names[shape.active :]},
             "model": {"trees": shape.trees, "depth": shape.depth},
-            "encryption": {"bits": BITS, "workers": WORKERS},
+            "encryption": {"workers": WORKERS, **encryption},
         }
     )
 
 
-def compare(shape: Shape) -> dict[str, Any]:
+def compare(shape: Shape, encryption: dict[str, Any]) -> dict[str, Any]:
     """Plan a job, then run it; return both."""
     with tempfile.TemporaryDirectory() as folder:
-        job = job_of(shape, Path(folder))
+        job = job_of(shape, Path(folder), encryption)
         start = time.perf_counter()
         found = estimate_cost(job)
         planned = time.perf_counter() - start
@@ -88,6 +90,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", nargs="*", metavar="JOB")
     parser.add_argument("--kernel")
+    parser.add_argument("--engine", choices=("paillier", "lattice"), default="paillier")
     parser.add_argument("--processor", action="store_true")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
@@ -98,5 +101,5 @@ if __name__ == "__main__":
         os.environ[VARIABLE] = chosen.kernel
     clock = patch("time.perf_counter", lambda: time.process_time() / WORKERS) if chosen.processor else nullcontext()
     with clock:
-        found: dict[str, Any] = {name: compare(JOBS[name]) for name in chosen.jobs or ["a"]}
+        found: dict[str, Any] = {name: compare(JOBS[name], ENGINES[chosen.engine]) for name in chosen.jobs or ["a"]}
     report("plan", {"seconds": "processor time over cores" if chosen.processor else "wall time", **found}, chosen.json)

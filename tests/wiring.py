@@ -213,7 +213,7 @@ def program(setting: Setting, engine: Engine) -> Callable[[Context, Agreement], 
 
 def _run(setting: Setting) -> Run:
     wires: dict[str, Wire] = {}
-    engine = make_engine(setting.engine, parameters=setting.parameters)
+    engine = make_engine(setting.engine, **({"parameters": setting.parameters} if setting.parameters else {}))
 
     def participant(party: str) -> Participant[Any]:
         def wrap(end: Transport) -> Transport:

@@ -249,6 +249,6 @@ def test_the_choice_follows_the_cost() -> None:
 
 def test_memory_bounds_the_spacing() -> None:
     """The rows of a level take 100 bytes a coefficient."""
-    nodes = (500_000 // 64,) * 64
-    assert chosen(1_000_000, nodes) * sum(nodes) <= 1 << 22
+    nodes = (450_000 // 64,) * 64
+    assert chosen(1_000_000, nodes) * sum(nodes) <= 1 << 20
     assert PACKED == 32

@@ -11,14 +11,22 @@ from undisturbed import Undisturbed, differences, end_of
 
 pytestmark = pytest.mark.network
 
-CASE = Case(model="trees = 12\ndepth = 3", encryption='engine = "lattice"\nworkers = 1')
+ENCRYPTION = 'engine = "lattice"\nworkers = 1\n\n[encryption.lattice]\nreencrypt = "{}"'
+CASE = Case(model="trees = 12\ndepth = 3", encryption=ENCRYPTION.format("never"))
+AGAIN = replace(CASE, encryption=ENCRYPTION.format("4"))
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("case", [CASE, AGAIN], ids=["once", "again"])
 @pytest.mark.parametrize("killed", [False, True], ids=["undisturbed", "killed"])
-def test_trees_over_the_network_are_those_of_plain(tmp_path: Path, undisturbed: Undisturbed, killed: bool) -> None:
-    """Three companies, with a key of 9 MB; one is killed after two trees, and resumes with the others."""
-    with companies(tmp_path / "run", CASE) as made:
+def test_trees_over_the_network_are_those_of_plain(
+    tmp_path: Path, undisturbed: Undisturbed, case: Case, killed: bool
+) -> None:
+    """Three companies, with a key of 9 MB; one is killed after two trees, and resumes with the others.
+
+    Rows are encrypted once for a tree, or again for every level.
+    """
+    with companies(tmp_path / "run", case) as made:
         if killed:
             made.stop_at("telco", "trees", count=3)
         made.start_all()
@@ -27,8 +35,8 @@ def test_trees_over_the_network_are_those_of_plain(tmp_path: Path, undisturbed: 
             process.kill()
             made.processes.remove(process)
             made.start("telco")
-        made.ended(**dict.fromkeys(CASE.parties, 0))
+        made.ended(**dict.fromkeys(case.parties, 0))
         found = end_of(made)
-        assert not differences(found, undisturbed.of(CASE)), made.told()
-        assert found.shares == undisturbed.of(replace(CASE, encryption=Case.encryption)).shares
+        assert not differences(found, undisturbed.of(case)), made.told()
+        assert found.shares == undisturbed.of(replace(case, encryption=Case.encryption)).shares
         assert any(each.get("resume") for each in made.events("telco")) == killed

@@ -13,6 +13,9 @@
     block   = public.encrypt_sums(values, layout)                 sums of a party's own rows, to be added to others'
     sums    = public.sums(block) + public.sums(other)             a third party adds them; rerandomize() as above
 
+Optional, where :meth:`PrivateKey.level_spacing` asks for it: rows of some nodes encrypted again, in their order, with a
+:attr:`Layout.spacing` at which they are summed faster. All else is as above.
+
 Optional, where :attr:`Engine.shares_keys` says so: a key of which every party has a part and nobody the whole::
 
     material, parts = engine.deal_key(bits, 3, protection=Protection())   a dealer, which must forget both

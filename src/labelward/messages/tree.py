@@ -105,7 +105,7 @@ class EncryptedTreeRows(Message, frozen=True, tag="TreeRows"):
     gradients: CipherBlock | CipherDigest
 
 
-class LevelRequest(Message, frozen=True, tag="Level"):
+class LevelRequest(Message, frozen=True, tag="Level", omit_defaults=True):
     """A level begins: instance spaces of the last level's splits that this party needs, and the nodes to sum.
 
     Attributes:

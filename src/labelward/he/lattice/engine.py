@@ -53,7 +53,7 @@ class LatticeParameters(EngineParameters):
         Literal["auto", "never", "1", "2", "4", "8", "16"],
         Meta(
             description="Whether the rows of the nodes to be summed at a level of a tree are encrypted again, in the "
-            "order of the nodes: by the cost, never, or always at every so-manieth coefficient."
+            "order of the nodes: by the cost, never, or always with that distance between coefficients."
         ),
     ] = "auto"
     bandwidth: Annotated[

@@ -22,7 +22,7 @@ from labelward.he.lattice.row_data import set_count
 _TRANSFORM, _PRODUCT, _SPACED_PRODUCT, _WORDS = 5.0, 0.9, 2.0, 98.0
 #: Masking, packing and opening of a window besides what grows with the digits; and for each digit of a single sum.
 _SEAL, _WORD = 75.0, 4.0
-_MOST_COEFFICIENTS = 1 << 22  # of the rows of a level: 100 bytes each in memory, for five digits
+_MOST_COEFFICIENTS = 1 << 20  # of the rows of a level: 100 bytes each in memory, for five digits
 
 
 class LevelChoice(NamedTuple):
