@@ -65,6 +65,7 @@ def run() -> Trained:
     return digits(1)
 
 
+@pytest.mark.slow
 def test_the_trained_bottom_model_tells_more_than_an_untrained_one(run):
     """Head only, 40 labels; the page has a gap of at least .178 in each of five seeds, and of .36 in the mean."""
     passive, outside = accuracies(run, PassiveCompletion(), 1)

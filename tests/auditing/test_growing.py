@@ -54,6 +54,7 @@ def at_once(small: Jobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_step_by_step(small: Jobs, at_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, trained = tmp_path / "audit", []
 

@@ -89,10 +89,11 @@ def job_of(name: str, **sections: Any) -> Job:
     return parse_job({"data": {"table": name}, "parties": HALVES, **sections})
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.slow if each == "criteo_8k" else ()) for each in SMALL]
+)
 def test_five_lines_are_a_job(stand_in: Callable[[str], pa.Table], tmp_path: Path, name: str) -> None:
     """Loaded with the default model and audited with a small one, as the command line does."""
-
     stand_in(name)
     data = load_dataset(job_of(name), 1)
     assert [party.train.shape[1] > 0 for party in data.parties] == [True, True]

@@ -16,6 +16,7 @@ from labelward.estimators import FederatedForestClassifier, FederatedForestRegre
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to-estimators.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_examples_run_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_stored_job_names_the_engine_that_was_chosen() -> None:
     assert parse_job(job_of(engine="auto").to_toml()).encryption == EncryptionSection(engine="auto")
 
 
+@pytest.mark.slow
 def test_a_plan_has_the_costs_of_both() -> None:
     found = estimate_cost(job_of(engine="auto", workers=1))
     assert found.choice is not None
