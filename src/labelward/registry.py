@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
+from functools import cache
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
@@ -30,7 +31,6 @@ class Registry(Generic[T]):
 
     def __init__(self, family: str, package: str, entries: Sequence[str], group: Group | None = None) -> None:
         self.family, self._package, self._entries, self._group = family, package, tuple(entries), group
-        self._shipped: dict[str, type[T]] = {}
         self._added: list[type[T]] = []
 
     def classes(self) -> dict[str, type[T]]:
@@ -39,25 +39,13 @@ class Registry(Generic[T]):
         Raises:
             DependencyError: an extension has the kind of another component.
         """
-        classes = dict(self._shipped or self._imported())
+        classes: dict[str, type[T]] = dict(_imported(self.family, self._package, tuple(self._entries)))
         for name, cls in (loaded(self._group) if self._group else {}).items():
             if name in classes or name != cls.kind:
                 reason = f"is the entry point of a class of kind {cls.kind!r}; each {self.family} has a kind of its own"
                 raise DependencyError(reason, code="duplicate", field=f"labelward.{self._group} {name!r}", value=name)
             classes[name] = cls
         return classes | {cls.kind: cls for cls in self._added}  # type: ignore[attr-defined]
-
-    def _imported(self) -> dict[str, type[T]]:
-        """Return the classes of the list by kind, importing them once."""
-        classes: dict[str, type[T]] = {}
-        for entry in self._entries:
-            module, _, name = entry.partition(":")
-            cls: Any = getattr(import_module(f"{self._package}.{module}" if self._package else module), name)
-            if cls.kind in classes:
-                raise ValueError(f"two {self.family}s are called {cls.kind!r}")
-            classes[cls.kind] = cls
-        self._shipped = classes
-        return classes
 
     def add(self, cls: type[T]) -> None:
         """Add a class in this process, so that jobs may name its kind; a class that is there already stays.
@@ -98,3 +86,16 @@ class Registry(Generic[T]):
             placed = error if error.field.startswith("[") else error.within(place)
             raise placed.translated(JobError) from error
         return component
+
+
+@cache
+def _imported(family: str, package: str, entries: tuple[str, ...]) -> dict[str, Any]:
+    """Return the classes of a list by kind."""
+    classes: dict[str, Any] = {}
+    for entry in entries:
+        module, _, name = entry.partition(":")
+        cls = getattr(import_module(f"{package}.{module}" if package else module), name)
+        if cls.kind in classes:
+            raise ValueError(f"two {family}s are called {cls.kind!r}")
+        classes[cls.kind] = cls
+    return classes

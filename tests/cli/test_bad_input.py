@@ -311,7 +311,18 @@ def test_numbers_of_an_attack_that_cannot_be(tmp_path: Path, call: Call, audited
 def test_an_attack_on_passive_views_refuses_that_of_the_active_party(audited: Path, tmp_path: Path, call: Call) -> None:
     """It would find whole trees there, and the labels beside them."""
     view, features = audited / "runs/none/1/active/view", audited / "data/1/active.parquet"
-    common = ["attack", view, "--features", features, "--classes", "2", "--out", tmp_path / "guess.parquet"]
+    common = [
+        "attack",
+        view,
+        "--features",
+        features,
+        "--classes",
+        "2",
+        "--seed",
+        1,
+        "--out",
+        tmp_path / "guess.parquet",
+    ]
     for kind in ("id2graph", "union", "split-replay"):
         refused(call(*common, "--attack", kind), f"attack '{kind}'", "passive")
     assert not (tmp_path / "guess.parquet").exists()

@@ -372,10 +372,24 @@ def test_of_encrypted_trees() -> None:
     assert compare(runs).compared["TreeRows"] > 0
 
 
-@pytest.mark.parametrize(("kind", "defense"), [("secureboost", "none"), ("secureboost", "id-lmid"), ("forest", "none")])
+@pytest.mark.parametrize(
+    ("kind", "defense", "given"),
+    [
+        ("secureboost", "none", {}),
+        ("secureboost", "id-lmid", {"xi": 0.9}),
+        ("secureboost", "purity-threshold", {"threshold": 0.97}),
+        ("forest", "none", {}),
+    ],
+)
 @pytest.mark.parametrize("reencrypt", ["auto", "1", "4"])
-def test_of_rows_that_are_encrypted_again(kind: str, defense: str, reencrypt: str) -> None:
-    """Order, sizes and absence of the rows of a level: also of nodes that a party may not know."""
+def test_of_rows_that_are_encrypted_again(
+    kind: str, defense: str, given: dict[str, float], reencrypt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Order, sizes and absence of the rows of a level: also of nodes that a party may not know.
+
+    The defenses let parties see the first level, so that there are such rows.
+    """
+    monkeypatch.setitem(REQUIRED, defense, given)
     job = job_of({"kind": kind, "trees": 1}, defense)
     section = replace(job.encryption, engine="lattice", bits=512, engine_parameters={"reencrypt": reencrypt})
     runs = runs_of(with_defaults(replace(job, encryption=section)), changes(2, 4))

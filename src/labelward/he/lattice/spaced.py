@@ -182,7 +182,7 @@ class SpacedRows(EncryptedRows):
         a[:] = expand(data.seeds, n).reshape(a.shape)
         b = key.allocate((blocks, k, 2, n)).view(np.float64)
         for words, own, rows in zip(data.blocks, b, _rows_by_block(data.rows, spacing, n), strict=True):
-            spaced_loops.expand(words, spacing * rows - 1, own)
+            spaced_loops.lay_out(words, spacing * rows - 1, own)
         loops.to_values(key.elements.ring, b)
         bounds = np.minimum(np.arange(blocks + 1, dtype=np.int64) * (n // spacing), data.rows) + first
         self._segments.append(_Segment(bounds, a, b))
@@ -279,7 +279,7 @@ def _seal_batch(
                 values = a[window - first, each]
                 loops.seal_one(ring, values, nothing, mask, elements.masks[which], errors[window, each], out)
                 spaced_loops.place(out, int(at[place * spacing]), spacing, chunks[each, polynomial])
-                spaced_loops.seal_words(
+                spaced_loops.seal_coefficients(
                     ring, b[window - first, digit], mask, bodies, flood[window, digit], found[digit]
                 )
             part = slice(window * spacing, min((window + 1) * spacing, count))

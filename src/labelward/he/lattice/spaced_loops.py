@@ -41,7 +41,7 @@ def encrypt(
 
 
 @jit
-def expand(words: Int64s, last: int, out: Reals) -> None:
+def lay_out(words: Int64s, last: int, out: Reals) -> None:
     """Write balanced coefficients ``out`` [k, 2, n] of words [k, count, 2] as they travel; 0 for all others."""
     count, n = words.shape[1], out.shape[2]
     for k in range(len(words)):
@@ -106,7 +106,7 @@ def add_windows(
 
 
 @jit
-def seal_words(ring: Ring, values: Reals, mask: Reals, bodies: Reals, flood: Int64s, out: Int64s) -> None:
+def seal_coefficients(ring: Ring, values: Reals, mask: Reals, bodies: Reals, flood: Int64s, out: Int64s) -> None:
     """Mask the first R coefficients of polynomials [k, 2, n], flood them, and divide by q1; ``out`` [k, R] modulo q0.
 
     ``values`` are destroyed; ``mask`` [2, n] is u and ``bodies`` [k, 2, n] the p0_k, as values.
