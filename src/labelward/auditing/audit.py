@@ -439,8 +439,7 @@ class _Audit:
         detail = _label(variant, at.seed, deviation)
         policies = monitored_chains(self.job, at.data, variant, seed=at.seed)[self.job.active.name]
         estimate = estimate_or_none(at.prospect, policies)
-        policies = monitored_chains(self.job, at.data, variant, seed=at.seed)[self.job.active.name]
-        engines = costs_of_engines(self.job, at.data, at.seed, policies, forecast, estimate)
+        engines = costs_of_engines(self.job, at.data, variant, at.seed, forecast, estimate)
         try:
             training = run_training(
                 self.job,

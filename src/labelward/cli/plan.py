@@ -219,11 +219,11 @@ def _sentences(found: CostEstimate) -> list[str]:
 
 def _chosen(found: CostEstimate) -> list[str]:
     """Say which engine ``auto`` is, why, and what each would cost."""
-    from labelward.federation.engine_choice import costs_beside
+    from labelward.federation.engine_choice import choice_sentence, costs_beside
 
     if found.choice is None:
         return []
-    return [f'engine = "auto" is {found.choice.engine}: {found.choice.reason}; {costs_beside(found.engines)}.']
+    return [f"{choice_sentence(found.choice.engine, found.choice.reason)}; {costs_beside(found.engines)}."]
 
 
 def _deployment(between: DeploymentEstimate) -> list[str]:

@@ -67,7 +67,9 @@ def train_command(
         hint = f"; use --force to start again in {out}" if out.exists() else ""
         fail(f"the model was not finished{hint}", 2, "interrupted")
     if result.key.chosen:
-        typer.echo(f'engine = "auto" is {result.key.engine}: {result.key.chosen}')
+        from labelward.federation.engine_choice import choice_sentence
+
+        typer.echo(choice_sentence(result.key.engine, result.key.chosen))
     if result.watched is not None:
         typer.echo(_best_round(result.watched))
     from labelward.report.metrics import format_metric

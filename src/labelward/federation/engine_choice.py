@@ -13,7 +13,17 @@ from dataclasses import dataclass, replace
 from labelward.job import EncryptionSection
 from labelward.runs.estimate import Estimate
 
-__all__ = ["AUTO", "CANDIDATES", "OPEN", "EngineChoice", "alternatives", "choose_engine", "costs_beside", "decided"]
+__all__ = [
+    "AUTO",
+    "CANDIDATES",
+    "OPEN",
+    "EngineChoice",
+    "alternatives",
+    "choice_sentence",
+    "choose_engine",
+    "costs_beside",
+    "decided",
+]
 
 AUTO = "auto"
 #: The engines between which ``auto`` decides, the one that needs no conditions first.
@@ -69,6 +79,11 @@ def decided(section: EncryptionSection) -> EncryptionSection:
 def alternatives(section: EncryptionSection) -> dict[str, EncryptionSection]:
     """Return the section with each engine that ``auto`` decides between."""
     return {name: replace(section, engine=name, bits=0, engine_parameters={}) for name in CANDIDATES}
+
+
+def choice_sentence(engine: str, reason: str) -> str:
+    """Return the sentence that names the engine of ``auto``, and why."""
+    return f'engine = "{AUTO}" is {engine}: {reason}'
 
 
 def costs_beside(estimates: dict[str, Estimate]) -> str:

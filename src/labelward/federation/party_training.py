@@ -34,7 +34,7 @@ from labelward.federation.components import (
     policy_chains,
     with_defaults,
 )
-from labelward.federation.engine_choice import choose_engine
+from labelward.federation.engine_choice import choice_sentence, choose_engine
 from labelward.federation.leakage_monitor import leakage_figures, monitored_chains
 from labelward.federation.party_run import AttemptResult, Join, Log, PartyProgram, PartyRun, require_party
 from labelward.federation.simulation import key_info
@@ -126,7 +126,7 @@ def train_as_party(
         if remark := model_family(job.model).remark([each.name for each in job.parties]):
             log("remark", {"remark": remark})
         if job.encryption.automatic:
-            log("remark", {"remark": f'engine = "auto" is {job.encryption.engine}: {choose_engine().reason}'})
+            log("remark", {"remark": choice_sentence(job.encryption.engine, choose_engine().reason)})
         try:
             network, fingerprint = join(job, party, "train", log)
             try:

@@ -110,8 +110,7 @@ def train_variant(
             if forecast is not None:
                 policies = monitored_chains(job, data, defended, seed=seed)[job.active.name]
                 estimate = forecast(job, data, engine, seed, policies)
-                policies = monitored_chains(job, data, defended, seed=seed)[job.active.name]
-                beside = costs_of_engines(job, data, seed, policies, forecast, estimate)
+                beside = costs_of_engines(job, data, defended, seed, forecast, estimate)
             ended = simulate_job(
                 job,
                 data,
@@ -181,15 +180,15 @@ def defense_variant(job: Job, slug: str | None) -> Variant:
 def costs_of_engines(
     job: Job,
     data: VerticalDataset,
+    variant: Variant,
     seed: int,
-    policies: Sequence[Policy],
     forecast: Forecast,
     estimate: Estimate | None,
 ) -> str:
     """Return what a completed job would cost under each engine that ``auto`` decides between; empty for other jobs.
 
     Args:
-        policies: of the active party; they must be new, since they act in a dry run.
+        variant: the defenses.
         estimate: under the engine that was chosen.
     """
     if not job.encryption.automatic or estimate is None:
@@ -198,6 +197,7 @@ def costs_of_engines(
     for name, section in alternatives(job.encryption).items():
         if name not in found:
             other = with_defaults(replace(job, encryption=section))
+            policies = monitored_chains(other, data, variant, seed=seed)[job.active.name]  # they act in the dry run
             engine = make_engine(other.encryption)
             try:
                 costs = forecast(other, data, engine, seed, policies)

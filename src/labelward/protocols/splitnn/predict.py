@@ -21,8 +21,9 @@ from labelward.protocols.splitnn.share import LocalPart, NetShare, StoredModel, 
 from labelward.protocols.splitnn.tensors import as_array, as_tensor, is_finite, unpack_array
 
 ROWS_OF_ANSWER = 1 << 13
-_DESCRIBED = 1 << 12  # bytes of a message beside its numbers
 """Rows of an answer in prediction, at most."""
+DESCRIBED = 1 << 12
+"""Bytes of a message beside its numbers."""
 Floats = NDArray[np.float64]
 
 
@@ -56,7 +57,7 @@ def predict_active_net(
     outputs = np.empty((len(x), share.objective.outputs))
     starts = range(0, len(x), ROWS_OF_ANSWER)
     for peer, size in share.sizes.items():
-        ctx.expect(peer, 8 * size * min(len(x), ROWS_OF_ANSWER) + _DESCRIBED)
+        ctx.expect(peer, 8 * size * min(len(x), ROWS_OF_ANSWER) + DESCRIBED)
     for number, start in enumerate(starts):
         stop = min(start + ROWS_OF_ANSWER, len(x))
         for peer in share.sizes:
@@ -94,7 +95,7 @@ def predict_passive_net(ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Mo
             f"the share of party {share.party!r} has no bottom model", code="foreign", value=share.party
         )
     _check_rows(share, x)
-    ctx.expect(ctx.active, _DESCRIBED)
+    ctx.expect(ctx.active, DESCRIBED)
     module = share.bottom.module(params, bottom).to(device_of(params))
     answer_requests(ctx, params, share.model, module, x)
 

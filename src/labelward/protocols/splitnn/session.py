@@ -38,7 +38,7 @@ from labelward.protocols.splitnn.losses import EpochRecord, NetObjective, object
 from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.passive import train_passive_net
-from labelward.protocols.splitnn.predict import ROWS_OF_ANSWER, predict_active_net, predict_passive_net
+from labelward.protocols.splitnn.predict import DESCRIBED, ROWS_OF_ANSWER, predict_active_net, predict_passive_net
 from labelward.protocols.splitnn.share import NetShare, stored_model
 from labelward.protocols.splitnn.targets import decide_targets
 from labelward.rng import keyed
@@ -50,8 +50,6 @@ VISITED_PASSIVE = frozenset({"before_embedding"})
 """The points of a passive party's own policies."""
 
 _STEP = (0,)
-_DESCRIBED = 1 << 12
-"""Bytes of a message beside its array, at most."""
 _MOST_OUTPUTS = 1 << 16
 """Largest embedding of a row; checked before anything is allocated."""
 
@@ -168,7 +166,7 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
     wanted, model = params.bottom_outputs(objective.outputs), saved.model if saved else ctx.protection.bytes(8).hex()
     ctx.checkpoints.name_model(model, number)
     for peer in ctx.peers:
-        ctx.expect(peer, _DESCRIBED)
+        ctx.expect(peer, DESCRIBED)
         ctx.send(peer, NetStart(model, wanted), _STEP)
     bottom = None
     if width and params.active_bottom:
@@ -248,7 +246,7 @@ def run_passive_net(
     setup = net_policy_context(params, classes=0, rows=rows, active_columns=0, passive=(ctx.party,))
     check_hooks(ctx.policies.policies, VISITED_PASSIVE, setup, elsewhere={"active": VISITED})
     _begin(ctx, setup, task.agreed.resume)
-    ctx.expect(ctx.active, _DESCRIBED)
+    ctx.expect(ctx.active, DESCRIBED)
     start = ctx.recv(ctx.active, NetStart, _STEP)
     ctx.checkpoints.name_model(start.model, task.agreed.resume)
     drawn, outputs = start_key(ctx.private, ctx.seed, ctx.party, "bottom"), _wanted(ctx, params, start.outputs)
@@ -297,7 +295,7 @@ def _check(params: SplitNet, inputs: NetInputs, rows: int) -> None:
 
 def _largest_message(params: SplitNet, outputs: int) -> int:
     """Return the most bytes of embeddings, or of gradients, of one batch or piece of so many numbers a row."""
-    return max(params.batch_size + 1, ROWS_OF_ANSWER) * outputs * 8 + _DESCRIBED
+    return max(params.batch_size + 1, ROWS_OF_ANSWER) * outputs * 8 + DESCRIBED
 
 
 def _wanted(ctx: Context, params: SplitNet, wanted: int) -> int:
