@@ -11,7 +11,7 @@ were encrypted with the public key, the polynomial), then all scalars. Data of s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,17 +57,40 @@ class RowTerm(NamedTuple):
     lists: Int64s
 
 
-class LatticeRows(EncryptedRows):
-    """Rows of ``n`` times K digits.
+class FreshRows(Protocol):
+    """Rows that this party encrypted, as they travel."""
+
+    def encode(self) -> bytes:
+        """Return the data of a block."""
+
+
+F = TypeVar("F", bound=FreshRows)
+
+
+class PolynomialRows(EncryptedRows, Generic[F]):
+    """Rows of ``n`` times K digits, in polynomials.
 
     Args:
         fresh: rows that this party encrypted; None for rows to come from a peer.
     """
 
-    def __init__(self, key: LatticePublicKey, layout: Layout, n: int, fresh: RowData | None = None) -> None:
+    def __init__(self, key: LatticePublicKey, layout: Layout, n: int, fresh: F | None = None) -> None:
         self.n, self.layout, self.have = n, layout, 0 if fresh is None else n
         self._key, self._fresh = key, fresh
         self._digits = digits_of(layout, key.bits)
+
+    def block(self) -> CipherBlock:
+        """Return fresh rows as they travel."""
+        if self._fresh is None:
+            raise EncryptionError("rows that a peer encrypted do not travel again", code="not-sendable")
+        return self._key.block("rows", (self.n,), self.layout, self.n * self._digits.total, self._fresh.encode())
+
+
+class LatticeRows(PolynomialRows[RowData]):
+    """Rows whose scalars travel, one for each digit; see :class:`PolynomialRows`."""
+
+    def __init__(self, key: LatticePublicKey, layout: Layout, n: int, fresh: RowData | None = None) -> None:
+        super().__init__(key, layout, n, fresh)
         self._segments: list[Segment] = []
         self._words: Int64s | None = None
 
@@ -78,12 +101,6 @@ class LatticeRows(EncryptedRows):
         data = parse_row_data(block.data, block.shape[0], self._key.bits, self._key.elements.secrets, self._digits)
         self._prepare(data, self.have)
         self.have += block.shape[0]
-
-    def block(self) -> CipherBlock:
-        """Return fresh rows as they travel."""
-        if self._fresh is None:
-            raise EncryptionError("rows that a peer encrypted do not travel again", code="not-sendable")
-        return self._key.block("rows", (self.n,), self.layout, self.n * self._digits.total, self._fresh.encode())
 
     def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
         """Sum the scalars by group, and note which rows each sum has."""

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
 from labelward.he._validate import check_block_fits, check_groups, check_positions
-from labelward.he.base import CipherBlock, EncryptedRows, EncryptedSums, Groups, Integers, Layout
+from labelward.he.base import CipherBlock, EncryptedSums, Groups, Integers, Layout
 from labelward.he.lattice import loops, spaced_loops
+from labelward.he.lattice.ciphertexts import PolynomialRows
 from labelward.he.lattice.digits import Digits, digits_of, places, sums_together
 from labelward.he.lattice.draws import SEED_BYTES, Stream
 from labelward.he.lattice.key_material import MASKS, PublicElements
@@ -134,13 +135,11 @@ class _Term(NamedTuple):
     lists: Int64s
 
 
-class SpacedRows(EncryptedRows):
-    """Rows of ``n`` times K digits, of a layout with spacing; ``fresh``: as for other rows of this engine."""
+class SpacedRows(PolynomialRows[SpacedData]):
+    """Rows of a layout with spacing, as coefficients."""
 
     def __init__(self, key: LatticePublicKey, layout: Layout, n: int, fresh: SpacedData | None = None) -> None:
-        self.n, self.layout, self.have = n, layout, 0 if fresh is None else n
-        self._key, self._fresh = key, fresh
-        self._digits = digits_of(layout, key.bits)
+        super().__init__(key, layout, n, fresh)
         self._segments: list[_Segment] = []
 
     def add(self, block: CipherBlock) -> None:
@@ -151,12 +150,6 @@ class SpacedRows(EncryptedRows):
         data = parse_spaced(block.data, rows, self._key.bits, self._key.elements.secrets, self._digits)
         self._prepare(data, self.have)
         self.have += rows
-
-    def block(self) -> CipherBlock:
-        """Return fresh rows as they travel."""
-        if self._fresh is None:
-            raise EncryptionError("rows that a peer encrypted do not travel again", code="not-sendable")
-        return self._key.block("rows", (self.n,), self.layout, self.n * self._digits.total, self._fresh.encode())
 
     def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
         """Note which rows each sum has."""
