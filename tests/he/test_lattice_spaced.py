@@ -16,7 +16,15 @@ from labelward.errors import EncryptionError
 from labelward.he import engine
 from labelward.he.base import SPACINGS, CipherBlock, EncryptedSums, Integers, Layout, LevelWork
 from labelward.he.lattice import loops, spaced_loops
-from labelward.he.lattice.digits import LEAST_FLOOD, PACKED, digits_of, known_noise, noise_deviation, places
+from labelward.he.lattice.digits import (
+    LEAST_FLOOD,
+    PACKED,
+    digits_of,
+    known_noise,
+    noise_deviation,
+    places,
+    sums_together,
+)
 from labelward.he.lattice.draws import Stream
 from labelward.he.lattice.keys import LatticePrivateKey
 from labelward.he.lattice.levels import LevelChoice, best_spacing
@@ -122,14 +130,22 @@ def opened(key: LatticePrivateKey, block: CipherBlock) -> NDArray[np.int64]:
 
 @pytest.mark.parametrize("spacing", SPACED)
 def test_the_noise_is_that_of_the_formula(key: LatticePrivateKey, spacing: int) -> None:
-    """Of 15,000 numbers the deviation is known to a percent; and the flooding covers the errors of all R groups."""
+    """Of 15,000 numbers the deviation is known to a percent; and the flooding covers the errors of all R groups.
+
+    The packing's noise comes of the coefficients that windows take up, which is not all of a polynomial. All are full.
+    """
     layout = Layout((1, 1, 1, 1, 1), 500, 5, spacing)
     held = arrived(key, np.zeros((500, 5), np.int64), layout, 500)
-    groups = np.random.default_rng(0).integers(0, 3000, (500, 1)).astype(np.int32)
-    noise = opened(key, held.group_sums(groups, 3000).rerandomize()).astype(np.float64)
+    together = sums_together(SMALL_DEGREE, spacing)
+    sums = 3000 // together * together
+    groups = np.random.default_rng(0).integers(0, sums, (500, 1)).astype(np.int32)
+    noise = opened(key, held.group_sums(groups, sums).rerandomize()).astype(np.float64)
     digits = digits_of(layout, SMALL_DEGREE)
     flood = 2.0**digits.flood / Q1
-    wanted = math.hypot(noise_deviation(SMALL_DEGREE), flood / math.sqrt(12))
+    taken = together // spacing * (SMALL_DEGREE // PACKED + spacing - 1) / SMALL_DEGREE
+    rounding = 2 * (SMALL_DEGREE * 2 / 3 + 1) / 12
+    of_packing = noise_deviation(SMALL_DEGREE) ** 2 - rounding
+    wanted = math.sqrt(rounding + taken * of_packing + flood**2 / 12)
     assert np.sqrt(np.mean(noise**2)) == pytest.approx(wanted, rel=0.03)
     assert np.abs(noise).max() < 7 * noise_deviation(SMALL_DEGREE) + flood / 2
     assert 2.0 ** (digits.flood - LEAST_FLOOD) >= known_noise(500 * spacing, SMALL_DEGREE)
