@@ -34,6 +34,8 @@ UNAWAITED = 16 * 1024 * 1024
 Where passive parties talk to each other, holding one back could hold up the one that is awaited. There, two messages
 of agreed size from each party may wait as well; without an agreed size four times as many bytes, and the largest.
 """
+HEAD = 1024
+"""Bytes of a message beside what grows, where a protocol says no more of them."""
 LEAST = 4 * 1024 * 1024
 """Bytes of a message that a party takes, however little was agreed. In memory it takes about six times as much."""
 _MESSAGE = 1024  # bytes of a waiting message beside its content

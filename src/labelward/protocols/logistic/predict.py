@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from labelward.errors import PeerError
 from labelward.messages.base import Array
 from labelward.messages.logistic import PredictionScores
-from labelward.party.context import Context
+from labelward.party.context import HEAD, Context
 from labelward.party.roles import ACTIVE, PASSIVE
 from labelward.protocols.logistic.fixed_point import check_integers, fixed_scores, unfixed_scores
 from labelward.protocols.logistic.share import LogisticShare
@@ -20,7 +20,6 @@ from labelward.protocols.logistic.training import score_masks
 Floats = NDArray[np.float64]
 
 _PIECE = 1 << 16
-_DESCRIBED = 1024  # bytes of a message beside its scores
 
 
 def predict_scores(ctx: Context, share: LogisticShare, x: Floats) -> Floats:
@@ -32,7 +31,7 @@ def predict_scores(ctx: Context, share: LogisticShare, x: Floats) -> Floats:
     """
     own = fixed_scores(share.scores(x))
     for peer in ctx.peers:
-        ctx.expect(peer, 8 * min(len(x), _PIECE) + _DESCRIBED)
+        ctx.expect(peer, 8 * min(len(x), _PIECE) + HEAD)
     pieces = [slice(start, start + _PIECE) for start in range(0, len(x), _PIECE)]
     if ctx.role == PASSIVE:
         masks, passive = score_masks(ctx, (1,)), ctx.topology.parties(PASSIVE)

@@ -13,14 +13,12 @@ from collections.abc import Mapping, Sequence
 from labelward.errors import PeerError
 from labelward.he.base import CiphertextFormat
 from labelward.messages.pivodl import ColumnCodes, OfferedColumns
-from labelward.party.context import Context
+from labelward.party.context import HEAD, Context
 from labelward.protocols.common.columns import MISSING, OwnColumns
 from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.params import GrownTrees
 from labelward.protocols.pivodl.share import PivodlShare
 
-HEAD = 1024
-"""Bytes of a message beside what grows."""
 MOST_COLUMNS = 1 << 20
 _NODE, _CANDIDATE, _CATEGORY, _GAIN = 128, 64, 5, 9
 """Bytes of what is said of a node, of a candidate beside its categories, of each of these, and of a gain, at most."""

@@ -36,7 +36,7 @@ from labelward.messages.pivodl import (
     TreeEnd,
     WinningCandidates,
 )
-from labelward.party.context import Context
+from labelward.party.context import HEAD, Context
 from labelward.party.handshake import Agreement
 from labelward.party.roles import PASSIVE, Role, Topology
 from labelward.party.view import View
@@ -52,7 +52,7 @@ from labelward.protocols.family import (
     one_round,
     refuse_unaligned,
 )
-from labelward.protocols.pivodl.agreed_sizes import HEAD, checked_offer, largest_message, offered_columns
+from labelward.protocols.pivodl.agreed_sizes import checked_offer, largest_message, offered_columns
 from labelward.protocols.pivodl.boosting import load_progress, train_trees
 from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.joined import train_joined

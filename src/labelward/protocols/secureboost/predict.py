@@ -27,7 +27,7 @@ from labelward.kernels.objectives import objective
 from labelward.messages.base import RowMask, wire_name
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import PredictAnswers, PredictRequest
-from labelward.party.context import Context
+from labelward.party.context import HEAD, Context
 from labelward.protocols.secureboost.policy_hooks import release_paths
 from labelward.protocols.secureboost.share import ModelShare, Records, TreeShape
 
@@ -35,8 +35,8 @@ BATCH = 1 << 16
 ANSWERS = 1 << 27
 """Most answers (one for each row and split) in memory at a time, whatever the size of the model."""
 
-_HEAD, _DESCRIBED = 1024, 64
-"""Bytes of a message beside its bits, and of the description of the rows at one split."""
+_DESCRIBED = 64
+"""Bytes of the description of the rows at one split."""
 
 Bits = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -214,7 +214,7 @@ def ask_answers(ctx: Context, share: ModelShare, own: Own, span: tuple[int, int]
 
 def answer_bytes(splits: int, rows: int) -> int:
     """Return the most bytes of a question, or an answer, about so many rows at so many splits."""
-    return splits * (rows // 8 + _DESCRIBED) + _HEAD
+    return splits * (rows // 8 + _DESCRIBED) + HEAD
 
 
 def largest_question(share: ModelShare, rows: int) -> int:

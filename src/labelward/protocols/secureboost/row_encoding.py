@@ -20,7 +20,7 @@ from labelward.kernels.objectives import Objective
 from labelward.kernels.row_layout import FixedPointScales, RowLayout, choose_scales, encode_rows, number_bounds
 from labelward.messages.base import Released, RowMask
 from labelward.messages.tree import EncryptedForestRows, EncryptedLevelRows, EncryptedTreeRows, TreeStart
-from labelward.party.context import Context
+from labelward.party.context import HEAD, Context
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.rng import PrivateSeed, learning
 
@@ -32,7 +32,6 @@ ReleaseSample = Callable[[str, int, RowMask], Released[RowMask]]
 
 BLOCK_ROWS = 16_384
 """Rows of an encrypted block; the last block may have fewer."""
-_HEAD = 1024  # bytes of a message beside what grows
 _DESCRIBED = 24  # bytes for each sum of a message beside its ciphertexts, at most: cells, sizes, implied bins
 
 
@@ -276,7 +275,7 @@ class RowDistributor:
         """
         self._sums[peer] = max(sums, self._sums.get(peer, 0))
         self._bits[peer] = max(bits, self._bits.get(peer, 0))
-        self._ctx.expect(peer, max(self._sums[peer] * (self._sum_size + _DESCRIBED), self._bits[peer] // 8) + _HEAD)
+        self._ctx.expect(peer, max(self._sums[peer] * (self._sum_size + _DESCRIBED), self._bits[peer] // 8) + HEAD)
 
     def _measure(self, block: CipherBlock) -> None:
         excess = 0 if self._private is None else self._private.public.sum_excess

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from labelward.errors import HandshakeError, JobError, quoted
 from labelward.he.base import Counts, Engine, Layout, PublicKey
 from labelward.messages.handshake import KeyOffer
-from labelward.party.context import Context
+from labelward.party.context import HEAD, Context
 from labelward.policy.base import PolicyContext
 from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.active import train_active
@@ -30,7 +30,6 @@ from labelward.protocols.secureboost.share import ModelShare, Records, WarmStart
 from labelward.protocols.secureboost.targets import objective_name
 
 _STEP = (0,)
-_HEAD = 1024  # bytes of a message beside what grows
 Floats = NDArray[np.float64]
 
 
@@ -223,7 +222,7 @@ def _largest_message(engine: Engine, task: TrainingTask) -> int | None:
     numbers = 3 * agreed.classes + 2  # g, h and the count of each class, the weight and the count of a row
     size = engine.ciphertext_format(Layout((1,), 1, 1), agreed.bits).size
     block = BLOCK_ROWS * numbers * size + 2 * len(agreed.sides.train)
-    return max(block, engine.key_bytes(agreed.bits)) + _HEAD
+    return max(block, engine.key_bytes(agreed.bits)) + HEAD
 
 
 def _check_share(share: ModelShare, parties: tuple[str, ...], party: str, train: Columns, params: TreeModel) -> None:
