@@ -35,6 +35,20 @@ def test_no_column_and_a_column_of_one_category():
     assert AttackerData(features=np.zeros((2, 1)), columns=("c",), categories={"c": 1}).numbers().tolist() == [[0], [0]]
 
 
+def test_of_many_categories_the_most_frequent_have_columns():
+    """65 categories: the rarest has none, whose rows are all 0; other rows get the same columns."""
+    codes = np.concatenate([np.arange(65.0), np.delete(np.arange(65.0), 7)])
+    own = AttackerData(features=codes[:, None], columns=("hashed",), categories={"hashed": 65})
+    found = own.numbers()
+    assert found.shape == (129, 64)
+    assert np.flatnonzero(found.sum(axis=1) == 0).tolist() == [7]
+    assert (found.sum(axis=0) == 2).all()
+    others = own.numbers(np.array([[7.0], [8.0], [0.0]]))
+    assert others.sum(axis=1).tolist() == [0, 1, 1]
+    assert others[1].argmax() == 7
+    assert others[2].argmax() == 0
+
+
 @pytest.mark.parametrize("attack", [Clustering(), ID2Graph()])
 def test_names_of_codes_do_not_matter_beyond_the_first(attack):
     """Categories 1 and 2 exchanged: the same columns in another order, so the same clusters up to their numbers."""

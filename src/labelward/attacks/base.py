@@ -21,6 +21,8 @@ from labelward.party.view import View
 UPPER_BOUND = "all labels"
 """The baseline that knows the labels of all other rows: no attack, since nobody who attacks knows them."""
 
+_MOST_CATEGORIES = 64
+
 TREE_MODELS = ("secureboost", "forest", "pivodl", "federboost")
 """The kinds of model whose parties see which rows share nodes of trees, or a side of a split."""
 
@@ -83,16 +85,25 @@ class AttackerData:
     weights: NDArray[np.float64] | None = None
     encrypted_rows: Callable[[View], Iterator[tuple[NDArray[np.int64], int]]] | None = None
 
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self, rows: NDArray[Any] | None = None) -> NDArray[np.float64]:
         """Return float64 [rows, wide] without gaps, for attacks that measure distances.
 
         A categorical column becomes one column of 0 and 1 for each category but the first, as a table whose categories
-        were encoded before would have it. A missing value becomes the mean of the others, 0 where there are none.
-        Images and texts are laid out in one row each.
+        were encoded before would have it; of more than 64 (hashed texts), one for each of the 64 most frequent in
+        ``features``. A missing value becomes the mean of the others, 0 where there are none. Images and texts are laid
+        out in one row each.
+
+        Args:
+            rows: the same columns of other rows, in place of ``features``.
         """
+        given = self.features if rows is None else rows
         if not self.columns:
-            return self.features.reshape(len(self.features), -1).astype(np.float64)
-        parts = [_numbers(self.features[:, at], self.categories.get(name)) for at, name in enumerate(self.columns)]
+            return given.reshape(len(given), -1).astype(np.float64)
+        parts = []
+        for at, name in enumerate(self.columns):
+            categories = self.categories.get(name)
+            kept = None if categories is None else _frequent(self.features[:, at], categories)
+            parts.append(_numbers(given[:, at], categories or 0, kept))
         return np.hstack(parts)
 
 
@@ -342,12 +353,21 @@ class Attack(Parameters, ABC):
         return {}
 
 
-def _numbers(values: NDArray[np.float64], categories: int | None) -> NDArray[np.float64]:
-    """Return one column as float64 [rows, 1], or [rows, categories - 1]."""
-    if categories is None:
+def _frequent(values: NDArray[np.float64], categories: int) -> NDArray[np.int64]:
+    """Return the categories that have columns of their own, ascending."""
+    if categories <= _MOST_CATEGORIES:
+        return np.arange(1, max(categories, 2))
+    known = values[(values >= 0) & (values < categories)].astype(np.int64)
+    counts = np.bincount(known, minlength=categories)
+    return np.sort(np.argsort(-counts, kind="stable")[:_MOST_CATEGORIES])
+
+
+def _numbers(values: NDArray[np.float64], categories: int, kept: NDArray[np.int64] | None) -> NDArray[np.float64]:
+    """Return one column as float64 [rows, 1], or [rows, kept categories]."""
+    if kept is None:
         wide, missing = values[:, None].copy(), np.isnan(values)
     else:
-        wide = (values[:, None] == np.arange(1, max(categories, 2))).astype(np.float64)
+        wide = (values[:, None] == kept).astype(np.float64)
         missing = ~((values >= 0) & (values < categories))
     if missing.any():
         wide[missing] = 0.0 if missing.all() else wide[~missing].mean(axis=0)

@@ -5,7 +5,6 @@ The label inference paper has no such baseline, and a supervised model of the kn
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,7 @@ def predict_known(model: Any, own: AttackerData, aux: AuxiliaryKnowledge) -> Lab
         scores = _probabilities(model, (columns - center) / scale, aux.classes)
         if own.outside is None:
             return LabelGuess.of_scores(scores)
-        outside = replace(own, features=own.outside).numbers()
+        outside = own.numbers(own.outside)
         return LabelGuess.of_scores(scores, _probabilities(model, (outside - center) / scale, aux.classes))
 
 
