@@ -46,10 +46,13 @@ demo: $(VENV)/.for-use
 demo-network: $(VENV)/.for-use
 	@$(BIN)/python examples/two-companies/proof.py --out "$(OUT)" $(if $(SMALL),--small)
 
+# hundreds of tests start a process: none compiles what all import, not even where Python is told to write no bytecode
 test: $(VENV)/.for-development
+	@$(BIN)/python -m compileall -q -j $(JOBS) src
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 test-slow: $(VENV)/.for-development
+	@$(BIN)/python -m compileall -q -j $(JOBS) src
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 chaos: $(VENV)/.for-development

@@ -129,7 +129,7 @@ def small_job(model: dict[str, Any], split: str, defense: list[dict[str, Any]], 
             **encryption,
             "defense": defense,
             "attack": [{"kind": "split-posterior"}],
-            "leakage": {"meter": False},
+            "leakage": {"meter": False, "privacy": False},
             "run": {"seeds": [seed, seed + 1, seed + 2]},
         }
     )

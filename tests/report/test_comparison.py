@@ -28,6 +28,8 @@ engine = "plain"
 insecure = true
 [[attack]]
 kind = "clustering"
+[leakage]
+privacy = false
 [run]
 seeds = [1, 2]
 """
