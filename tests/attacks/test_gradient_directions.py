@@ -81,6 +81,7 @@ def test_names_follow_from_a_shared_start_and_not_from_a_private_one(shared: boo
             "model": {"kind": "splitnn", "top_model": "linear", "epochs": 1},
             "defense": [{"kind": "noisy-gradients", "scale": 0.01}],
             "attack": [{"kind": "gradient-directions"}],
+            "leakage": {"privacy": False},
             "run": {"seeds": [1, 2]},
         }
     )

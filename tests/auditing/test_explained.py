@@ -84,7 +84,7 @@ def tables(job: Callable[..., Job], tmp_path_factory: pytest.TempPathFactory) ->
     out = tmp_path_factory.mktemp("explained") / "tables"
     attack = [{"kind": "active-completion", "auxiliary": 10, "steps": 2}]
     defense = [{"kind": "gradient-compression", "keep": 0.5}]
-    run, leakage = {"seeds": [2, 1]}, {"upper_bound": False}
+    run, leakage = {"seeds": [2, 1]}, {"upper_bound": False, "privacy": False}
     parties = {"active": 0.5, "telco": 0.5}
     made = job(parties=parties, model=NET, encryption=None, defense=defense, attack=attack, run=run, leakage=leakage)
     audit(made, out)
