@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -97,12 +97,16 @@ def trained(model: dict[str, Any], defenses: Sequence[Policy], seed: int) -> lis
         rows = audit(job, Path(folder) / "audit", attacks=[CountedSign(rule="first-negative")], defenses=defenses)
     direct = [row for row in rows if row.attack and row.attack["kind"] == CountedSign.kind and row.leakage]
     return [
-        (row.leakage["accuracy"] - left_open / CLASSES, row.utility["accuracy"])
+        (_accuracy(row.leakage) - left_open / CLASSES, _accuracy(row.utility))
         for row, left_open in zip(direct, LEFT_OPEN, strict=True)
     ]
 
 
-def table(model: dict[str, Any], defenses: dict[str, Policy], seeds: int) -> dict[str, Any]:
+def _accuracy(metrics: Mapping[str, Any] | None) -> float:
+    return float((metrics or {})["accuracy"])
+
+
+def table(model: dict[str, Any], defenses: Mapping[str, Policy], seeds: int) -> dict[str, Any]:
     """Return mean and spread of attack and model over the seeds, undefended and under each defense."""
     found: dict[str, list[tuple[float, float]]] = {}
     for seed in range(1, seeds + 1):
