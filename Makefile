@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help figures demo demo-network test test-slow chaos chaos-nightly fuzz check bench hashes clean
+.PHONY: help figures demo demo-network compiled test test-slow chaos chaos-nightly fuzz check bench hashes clean
 
 help:
 	@echo "make demo           audit a shipped example under real encryption; SMALL=1 for a short one, OUT=DIR for another folder"
@@ -47,12 +47,13 @@ demo-network: $(VENV)/.for-use
 	@$(BIN)/python examples/two-companies/proof.py --out "$(OUT)" $(if $(SMALL),--small)
 
 # hundreds of tests start a process: none compiles what all import, not even where Python is told to write no bytecode
-test: $(VENV)/.for-development
+compiled: $(VENV)/.for-development
 	@$(BIN)/python -m compileall -q -j $(JOBS) src
+
+test: compiled
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
-test-slow: $(VENV)/.for-development
-	@$(BIN)/python -m compileall -q -j $(JOBS) src
+test-slow: compiled
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 chaos: $(VENV)/.for-development

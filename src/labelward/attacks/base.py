@@ -99,11 +99,10 @@ class AttackerData:
         given = self.features if rows is None else rows
         if not self.columns:
             return given.reshape(len(given), -1).astype(np.float64)
-        parts = []
-        for at, name in enumerate(self.columns):
-            categories = self.categories.get(name)
-            kept = None if categories is None else _frequent(self.features[:, at], categories)
-            parts.append(_numbers(given[:, at], categories or 0, kept))
+        parts = [
+            _numbers(given[:, at], self.categories.get(name), self.features[:, at])
+            for at, name in enumerate(self.columns)
+        ]
         return np.hstack(parts)
 
 
@@ -362,12 +361,12 @@ def _frequent(values: NDArray[np.float64], categories: int) -> NDArray[np.int64]
     return np.sort(np.argsort(-counts, kind="stable")[:_MOST_CATEGORIES])
 
 
-def _numbers(values: NDArray[np.float64], categories: int, kept: NDArray[np.int64] | None) -> NDArray[np.float64]:
-    """Return one column as float64 [rows, 1], or [rows, kept categories]."""
-    if kept is None:
+def _numbers(values: NDArray[np.float64], categories: int | None, own: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return one column as float64 [rows, 1], or [rows, categories with a column], which follow from ``own``."""
+    if categories is None:
         wide, missing = values[:, None].copy(), np.isnan(values)
     else:
-        wide = (values[:, None] == kept).astype(np.float64)
+        wide = (values[:, None] == _frequent(own, categories)).astype(np.float64)
         missing = ~((values >= 0) & (values < categories))
     if missing.any():
         wide[missing] = 0.0 if missing.all() else wide[~missing].mean(axis=0)
