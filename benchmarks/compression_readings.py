@@ -7,7 +7,7 @@ a batch's gradient stay, as labelward has it, or those of each row; the last of 
 code, whose threshold is the number itself. ``first-negative`` counts rows that the gradient leaves open as wrong, as
 the published attack does: what they are guessed right by here, a tenth on average, is taken off.
 
-``rates``: noise of scale .1 and compression to .1 at several learning rates, three layers without normalization.
+``rates``: noise of scale .1 and compression to .1 at several learning rates, two layers without normalization.
 """
 
 from __future__ import annotations
