@@ -21,6 +21,7 @@ from labelward.federation.leakage_monitor import with_monitor
 from labelward.federation.train import train_variant
 from labelward.he import Counts
 from labelward.he.base import CiphertextFormat
+from labelward.he.lattice.spaced import SpacedData, SpacedRows
 from labelward.he.plain import PlainEngine
 from labelward.job import Job, parse_job
 from labelward.planning.cost_estimate import estimate_cost
@@ -116,6 +117,25 @@ def test_the_lattice_engine_is_estimated_exactly(tmp_path: Path) -> None:
     """Its key of 9 MB, blocks that share polynomials, and additions that wait for the sealing."""
     lattice = {"engine": "lattice", "workers": 1}
     check_exactly(job_of(tmp_path, SHAPES["boosted"], encryption=lattice), tmp_path / "out")
+
+
+def test_rows_encrypted_again_for_a_level_count_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, prepare = [0], SpacedRows._prepare
+
+    def spied(rows: SpacedRows, data: SpacedData, first: int) -> None:
+        prepare(rows, data, first)
+        held.append(sum(segment.a.nbytes + segment.b.nbytes for segment in rows._segments))
+
+    monkeypatch.setattr(SpacedRows, "_prepare", spied)
+    lattice = {"engine": "lattice", "workers": 1, "lattice": {"reencrypt": "8"}}
+    job = job_of(tmp_path, {"trees": 1, "depth": 3}, rows=20_000, encryption=lattice)
+    trained(job, tmp_path / "out")
+    model = model_of(job)
+    told = model.shape(()).level_bytes
+    model.engine.close()
+    polynomial = 4096 * 16 * 6  # of five digits and what they share; the last one of a level is filled up
+    for name in ("telco", "shop"):
+        assert told[name] <= max(held) < told[name] + polynomial
 
 
 def test_classes_in_one_tree_and_apart_are_estimated_exactly(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
@@ -333,7 +333,7 @@ def _columns(own: AttackerData, sides: Integers) -> tuple[Floats, NDArray[np.boo
     features = own.features
     if own.outside is not None and len(own.outside) == np.count_nonzero(sides == _TEST):
         features = np.concatenate([own.features, own.outside])
-    numbers = replace(own, features=features).numbers()
+    numbers = own.numbers(features)
     center, scale = numbers.mean(axis=0), numbers.std(axis=0)
     scaled = (numbers - center) / np.where(scale > 0, scale, 1.0)
     columns = np.zeros((len(sides), scaled.shape[1]))

@@ -185,6 +185,7 @@ class PartyTrace:
         layout: of the blocks that it sent, for all rows of the job; None if there were none.
         widest: of its message with the most columns at a root their number and most bins.
         again: rows that it encrypted for levels, and their work in rows without spacing.
+        levels: bytes of such rows in a peer's memory where it sums them, by peer, tree and depth.
     """
 
     engine: CountingEngine
@@ -194,6 +195,7 @@ class PartyTrace:
     layout: Layout | None = None
     widest: tuple[int, int] = (1, 2)
     again: tuple[int, float] = (0, 0.0)
+    levels: dict[tuple[str, int, int], int] = field(default_factory=lambda: defaultdict(int))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -298,7 +300,7 @@ class _Price:
 
     def block(self, plain: CipherBlock) -> tuple[CipherBlock, int, float]:
         """Return a block as the engine would send it, without its ciphertexts, and the size and effort of these."""
-        layout = msgspec.structs.replace(plain.layout, rows=round(plain.layout.rows * self._scale))
+        layout = self._widened(plain.layout)
         if layout not in self._formats:
             self._formats[layout] = self._engine.ciphertext_format(layout, self._bits)
         form = self._formats[layout]
@@ -309,9 +311,17 @@ class _Price:
         effort = count * (form.row_effort if rows else form.sum_effort)
         return msgspec.structs.replace(plain, **changed), size, effort
 
+    def prepared_row(self, layout: Layout) -> int:
+        """Return the bytes of a row in memory where rows are summed."""
+        return self._engine.prepared_row_bytes(self._widened(layout), self._bits)
+
     def key(self) -> PublicMaterial:
         """Return a key of the engine's length."""
         return PublicMaterial(self._engine.name, self._bits, bytes(self._engine.key_bytes(self._bits)))
+
+    def _widened(self, layout: Layout) -> Layout:
+        """Return a layout as for all rows of the job."""
+        return msgspec.structs.replace(layout, rows=round(layout.rows * self._scale))
 
 
 class _Unrecorded(Transcript):
@@ -404,6 +414,7 @@ class _TracedContext(Context):
                 of_all, work = self._trace.again
                 self._trace.again = of_all + entries, work + entries * effort / ciphertexts
             self._last = message.gradients
+            self._trace.levels[peer, step[0], step[1]] += entries * self._price.prepared_row(message.gradients.layout)
         return replace(sent, fixed=fixed, per_row=(*per_row, size), rows=rows, parts=message.parts)
 
     def _switch(self, phase: str) -> str:

@@ -112,7 +112,7 @@ def _memory(name: str, shape: RunShape, limit: int | None) -> float:
     block = form.row_bytes(min(rows, BLOCK_ROWS))
     if name == shape.active:
         return total + 2 * shape.table_bytes + 4 * block + 8 * rows * (2 * len(shape.layout.bounds) + 6)
-    prepared = rows * shape.row_bytes
+    prepared = rows * shape.row_bytes + shape.level_bytes[name]
     kept = prepared if limit is None else min(prepared, limit)
     return total + shape.table_bytes + 2 * block + kept + 12 * min(rows * columns, _GROUPED)
 

@@ -28,6 +28,7 @@ class RunShape:
     layout: Layout  # of the encrypted numbers of a row
     format: CiphertextFormat  # of their ciphertexts
     row_bytes: int  # of a row that is prepared for sums, in memory
+    level_bytes: Mapping[str, float]  # by passive party, of the rows that are encrypted again for a level, at most
     table_bytes: int  # of the tables of one base
     rounds: float  # of the run, per round of the dry run
     federated: float  # rounds in which any passive party takes part, per such round of the dry run
@@ -96,6 +97,7 @@ def run_shape(params: TreeModel, data: TrainingData, dry: DryRun, engine: Engine
     )
     layouts = [trace.layout for trace in dry.parties.values() if trace.layout]
     layout = layouts[0] if layouts else Layout(bounds=(1, 1), rows=data.rows, logical=2)  # nothing is encrypted
+    levels = dry.parties[data.parties[0]].levels.items()
     begun = [each.receiver for each in dry.parties[data.parties[0]].sent if each.type == "TreeStart"]
     return RunShape(
         params=params,
@@ -103,6 +105,9 @@ def run_shape(params: TreeModel, data: TrainingData, dry: DryRun, engine: Engine
         layout=layout,
         format=engine.ciphertext_format(layout, bits),
         row_bytes=engine.prepared_row_bytes(layout, bits),
+        level_bytes={
+            name: dry.scale * max((size for (peer, *_), size in levels if peer == name), default=0) for name in passive
+        },
         table_bytes=engine.table_bytes(bits),
         rounds=len(dry.whole) / len(dry.schedule),
         federated=len(set().union(*whole.values())) / max(1, len(set().union(*few.values()))),

@@ -14,12 +14,19 @@ from typing import Any
 
 from labelward.errors import OutputError
 
+_NATIVE_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables from which torch, numpy and scipy take their number of threads when they are loaded."""
+
 
 @contextlib.contextmanager
 def worker_pool(
     jobs: int, initializer: Callable[..., None] | None = None, initargs: tuple[Any, ...] = ()
 ) -> Iterator[ProcessPoolExecutor]:
     """Open worker processes, which are ended where the block raises, and waited for in any case.
+
+    Each has an equal part of the cores for the threads of linear algebra, unless the user chose their number: threads of
+    several processes on one core wait for each other, busily (Gaussian processes in two workers on two cores: three
+    times the seconds).
 
     Args:
         jobs: number of processes.
@@ -29,7 +36,7 @@ def worker_pool(
         OutputError: a process was killed.
     """
     others = set(multiprocessing.active_children())
-    start = (initializer, initargs)
+    start = (jobs, initializer, initargs)
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_start, initargs=start)
     try:
         yield pool
@@ -44,12 +51,24 @@ def worker_pool(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _start(initializer: Callable[..., None] | None, initargs: tuple[Any, ...]) -> None:
+def _start(jobs: int, initializer: Callable[..., None] | None, initargs: tuple[Any, ...]) -> None:
     """Leave interrupts to the parent process, and end when it ends, however it does: it holds the folder's lock."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _share_cores(jobs)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     if initializer is not None:
         initializer(*initargs)
+
+
+def _share_cores(jobs: int) -> None:
+    """Take this worker's part of the cores for the threads of native libraries."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    if any(name in os.environ for name in _NATIVE_THREADS):
+        return
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    os.environ.update(dict.fromkeys(_NATIVE_THREADS, str(threads)))  # for libraries that are loaded later
+    threadpool_limits(threads)
 
 
 def _exit_with_parent() -> None:

@@ -162,9 +162,15 @@ class LatticeEngine(Engine):
         return material_size(bits, self.parameters.secrets)
 
     def prepared_row_bytes(self, layout: Layout, bits: int) -> int:
-        """Return 16 bytes for each digit, and 48 for the polynomial, which is kept as values and doubled."""
+        """Return 16 bytes for each digit, and 48 for the polynomial, which is kept as values and doubled.
+
+        Spaced rows have 16 for each coefficient of a digit and of the polynomial.
+        """
         digits = digits_of(layout, bits)
-        return 16 * digits.total + 48 * set_count(digits, self.parameters.secrets)
+        sets = set_count(digits, self.parameters.secrets)
+        if layout.spacing > 1:
+            return 16 * layout.spacing * (digits.total + sets)
+        return 16 * digits.total + 48 * sets
 
     def table_bytes(self, bits: int) -> int:
         """Return the bytes of the public elements as doubles."""
