@@ -56,8 +56,9 @@ def main() -> None:
         walls.append(time.perf_counter() - start)
         processor.append(time.process_time() - spent)
     engine.close()
-    codes = [encoded_columns(scales_of_party(party), party.train) for party in data.parties]
-    joined = train_together(model_family(job.model).params, codes, data.train_values, 1)
+    params = model_family(job.model).params
+    codes = [encoded_columns(scales_of_party(params, party), party.train) for party in data.parties]
+    joined = train_together(params, codes, data.train_values, 1)
     apart = max(
         float(np.abs(np.array(ended.shares[party.name].weights) - weights).max())
         for party, weights in zip(data.parties, joined.weights, strict=True)

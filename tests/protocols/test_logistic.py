@@ -21,6 +21,7 @@ from labelward.he.base import Layout
 from labelward.job import Job, parse_job
 from labelward.messages.base import Array, Message
 from labelward.messages.logistic import (
+    BatchRows,
     EncryptedResiduals,
     LogisticReady,
     MaskedProducts,
@@ -30,6 +31,7 @@ from labelward.messages.logistic import (
     WeightGradient,
 )
 from labelward.party.context import no_progress
+from labelward.protocols.common.row_batches import epoch_order
 from labelward.protocols.family import attacker_data
 from labelward.protocols.logistic.columns import ColumnScale, encoded_columns, scales_of_party
 from labelward.protocols.logistic.descent import train_together
@@ -121,7 +123,7 @@ def test_weights_are_those_of_the_joined_model(
     job = job_of(parties, encryption, **model)
     data = data_of(job)
     ended, family = trained(job, data), model_family(job.model)
-    codes = [encoded_columns(scales_of_party(party), party.train) for party in data.parties]
+    codes = [encoded_columns(scales_of_party(family.params, party), party.train) for party in data.parties]
     joined = train_together(family.params, codes, data.train_values, 1)
     for party, weights in zip(data.parties, joined.weights, strict=True):
         np.testing.assert_array_equal(ended.shares[party.name].weights, weights)
@@ -136,14 +138,12 @@ def test_weights_are_within_a_millionth_of_real_numbers() -> None:
     job = job_of(THREE, batch_size=64)
     data = data_of(job)
     params = model_family(job.model).params
-    parts = [column_values(encoded_columns(scales_of_party(party), party.train)) for party in data.parties]
+    parts = [column_values(encoded_columns(scales_of_party(params, party), party.train)) for party in data.parties]
     x, y = np.hstack(parts), data.train_values
-    from labelward.protocols.common.row_batches import batches, epoch_order
-
     weights, constant = np.zeros(x.shape[1]), 0.0
     for epoch in range(params.epochs):
         order = epoch_order(1, epoch, len(y))
-        for piece in batches(len(y), params.batch_size):
+        for piece in params.batches(len(y)):
             rows = order[piece]
             residuals = 1 / (1 + np.exp(-(x[rows] @ weights + constant))) - y[rows]
             weights = weights - params.learning_rate * (x[rows].T @ residuals / len(rows) + params.l2 * weights)
@@ -161,7 +161,7 @@ def test_gaps_categories_constants_and_outliers() -> None:
     data = data_of(job, mixed_columns())
     ended = trained(job, data)
     share = ended.shares["telco"]
-    assert [scale.categories for scale in share.scales] == [0, 0, 3, 0]
+    assert [scale.kept for scale in share.scales] == [None, None, (1, 2), None]
     assert len(share.weights) == 5
     assert share.weights[-1] == 0.0
     unknown = np.array([[np.nan, 0.0, -1.0, 1.0]])
@@ -217,12 +217,12 @@ def test_layout_holds_every_batch() -> None:
 
 
 def test_a_scale_reads_training_values_alone() -> None:
-    assert ColumnScale.of(np.full(3, np.nan), 0) == ColumnScale()
-    scale = ColumnScale.of(np.array([1.0, np.nan, 3.0]), 0)
+    assert ColumnScale.of(np.full(3, np.nan), 0, 1) == ColumnScale()
+    scale = ColumnScale.of(np.array([1.0, np.nan, 3.0]), 0, 1)
     assert (scale.mean, scale.deviation) == (2.0, 1.0)
     np.testing.assert_array_equal(scale.encoded(np.array([3.0, np.nan]))[:, 0], [1.0, 0.0])
     np.testing.assert_array_equal(
-        ColumnScale(categories=3).encoded(np.array([0.0, 2.0, -1.0])), [[0, 0], [0, 1], [0, 0]]
+        ColumnScale(kept=(1, 2)).encoded(np.array([0.0, 2.0, -1.0])), [[0, 0], [0, 1], [0, 0]]
     )
 
 
@@ -256,9 +256,99 @@ def test_gradients_name_the_labels_of_small_batches() -> None:
         own, aux = attacker_data(made.parties[1]), AuxiliaryKnowledge(classes=2)
         guess = attack(view, own, aux, rng=np.random.default_rng(0))
         found[size] = attack.score(guess, made.train_labels)["auc_either"]
+        assert guess.notes["determined_rows"] == (size == 8)
         assert len(list(view.observed(WeightGradient))) == -(-len(made.train_values) // size)
-    assert found[8] > 0.95
+    assert found[8] == 1.0
     assert 0.5 < found[200] < 0.7
+
+
+def many_categories(rows: int = 3000) -> dict[str, Any]:
+    """Return a table whose column ``kind`` has 200 categories, of which most are rare."""
+    rng = np.random.default_rng(11)
+    odds = 1 / np.arange(1, 201)
+    kind = rng.choice(200, rows, p=odds / odds.sum())
+    x = rng.normal(size=rows)
+    label = (x + rng.logistic(size=rows) > 0).astype(int)
+    return {"x": x, "z": rng.normal(size=rows), "kind": [f"k{each:03}" for each in kind], "label": label}
+
+
+def test_rare_categories_have_no_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum over a category's only row in a batch is its label: without the limit hundreds of labels are read."""
+    data = {"table": "made.csv", "label": "label"}
+    job = job_of({"active": ["x"], "telco": ["z", "kind"]}, data=data, batch_size=600, epochs=3)
+    made = data_of(job, many_categories())
+    own, aux, attack = attacker_data(made.parties[1]), AuxiliaryKnowledge(classes=2), ATTACKS.make("batch-gradients", {})
+    counts = np.bincount(made.parties[1].train[:, 1].astype(int))
+    least = 10 * len(made.train_values) / 600
+    for limit in (10, 0):
+        monkeypatch.setattr("labelward.protocols.logistic.columns.LEAST_IN_BATCH", limit)
+        ended = trained(job, made)
+        scale = ended.shares["telco"].scales[1]
+        guess = attack(ended.views["telco"], own, aux, rng=np.random.default_rng(0))
+        assert guess.scores is not None
+        if limit:
+            assert scale.kept == tuple(code for code in range(1, len(counts)) if counts[code] >= least)
+            assert len(scale.kept) > 3
+            assert guess.notes["determined_rows"] == 0
+        else:
+            assert guess.notes["determined_rows"] > 0.1
+            certain = np.abs(guess.scores[:, 1]) == np.abs(guess.scores[:, 1]).max()
+            assert certain.mean() == pytest.approx(guess.notes["determined_rows"])
+            assert ((guess.scores[certain, 1] > 0) == made.train_labels[certain]).all()
+
+
+def test_a_party_of_rare_categories_alone_is_refused() -> None:
+    table = {**many_categories(), "rare": ["yes" if row % 500 == 3 else "no" for row in range(3000)]}
+    job = job_of({"active": ["x"], "telco": ["rare"]}, data={"table": "made.csv", "label": "label"})
+    with refused(JobError, "columns", value="telco"):
+        trained(job, data_of(job, table))
+
+
+def test_made_up_columns_read_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A passive party that deviates: in the first batch 20 labels for each column, as the documentation says."""
+    job = job_of(TWO, epochs=1)
+    data = data_of(job)
+    honest, rows = encoded_columns, len(data.train_values)
+    width = data.parties[1].train.shape[1]
+
+    def made_up(scales: Any, x: Any) -> Any:
+        codes = honest(scales, x)
+        if not np.array_equal(x, data.parties[1].train):
+            return codes
+        codes[:] = -(1 << 19)
+        for column in range(width - 1):  # the last one gives the sum of all residuals
+            codes[20 * column : 20 * column + 20, column] += 1 << np.arange(20, dtype=np.int32)
+        return codes
+
+    monkeypatch.setattr("labelward.protocols.logistic.family.encoded_columns", made_up)
+    view = trained(job, data).views["telco"]
+    gradient = np.rint(next(iter(view.observed(WeightGradient))).values.unpack() * 2.0**42).astype(np.int64)
+    assert rows <= LogisticRegression().batch_size  # one batch, so that its rows are those of the table
+    residuals = (gradient[:-1] - gradient[-1]) >> 26  # of each column the sum of 2^i or -2^i
+    found = (residuals[:, None] + (1 << 20) - 1 >> 1 >> np.arange(20)) & 1
+    assert (found.ravel() == 1 - data.train_labels[: 20 * (width - 1)]).all()
+
+
+def test_scores_tell_the_active_party_the_geometry_of_the_columns() -> None:
+    """One batch an epoch: the inner products of the rows of the other party follow from its scores."""
+    names = data_of(job_of()).parties[1].columns[:2]
+    job = job_of({"active": [], "telco": list(names)}, epochs=5)
+    data = data_of(job)
+    params = model_family(job.model).params
+    view, y = trained(job, data).views["active"], data.train_values
+    scores = np.zeros((params.epochs, len(y)))
+    for message, rows in zip(view.received(PartialScores), view.observed(BatchRows), strict=True):
+        scores[rows.epoch, rows.rows.unpack()] = message.message.scores.value.unpack() / 2.0**40
+    residuals, constant = [], 0.0
+    for each in scores:
+        residuals.append(1 / (1 + np.exp(-(each + constant))) - y)
+        constant -= params.learning_rate * residuals[-1].mean()
+    r = np.array(residuals[:-1]).T
+    shrunk = 1 - params.learning_rate * params.l2
+    v = -len(y) / params.learning_rate * (scores[1:] - shrunk * scores[:-1]).T  # K·r of each step
+    found = v @ np.linalg.pinv(r.T @ v, rcond=1e-12) @ v.T
+    x = column_values(encoded_columns(scales_of_party(params, data.parties[1]), data.parties[1].train))
+    np.testing.assert_allclose(found, x @ x.T, atol=1e-2)
 
 
 def test_noisy_labels_are_what_is_fitted() -> None:
@@ -373,6 +463,11 @@ def test_weights_that_diverge_end_the_run() -> None:
 
 
 def test_parameters() -> None:
-    assert LogisticRegression(batch_size=3).batch_count(7) == 2
+    for rows in (1, 2, 3, 7, 9, 2049, 5000):
+        pieces = LogisticRegression(batch_size=3).batches(rows)
+        sizes = [piece.stop - piece.start for piece in pieces]
+        assert np.concatenate([np.arange(rows)[piece] for piece in pieces]).tolist() == list(range(rows))
+        assert max(sizes) <= 3
+        assert max(sizes) - min(sizes) <= 1  # a last batch of few rows would give their labels
     with refused(JobError, "range", field="[model] batch_size"):
         LogisticRegression(batch_size=MOST_ROWS + 1)

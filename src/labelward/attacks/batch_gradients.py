@@ -1,8 +1,10 @@
 """Labels from the gradients of a party's weights in vertical logistic regression.
 
-A passive party learns for each batch the sum of residual times column, one number a column. In the first epochs the
-probabilities are nearly the same for all rows, so that these are linear equations in the labels. A batch with no more
-rows than the party has columns is solved exactly; of a larger one the solution of least length ranks the rows.
+A passive party learns for each batch the sum of residual times column, one number a column. These are linear equations
+in the residuals (probability less label), and the solution of least length ranks the rows. Rows that the equations
+single out are certain: their residual is the solution's, and negative where the label is the second class. Such are all
+rows of a batch with no more rows than the party has columns; of a larger one the only row with a category, or one whose
+value is far beyond all others.
 """
 
 from __future__ import annotations
@@ -18,14 +20,16 @@ from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import validate_rows
 from labelward.attacks.row_ranking import TwoClassRanking
 from labelward.errors import DataError
-from labelward.messages.logistic import BatchRows, WeightGradient
+from labelward.messages.logistic import BatchRows, EncodedCategories, WeightGradient
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
 
 Floats = NDArray[np.float64]
 
-_CUT = 16.0
-"""Standardized values beyond it are cut."""
+_CUT, _ROUND = 16.0, 1 << 15
+"""Standardized values beyond the first are cut; a value is a multiple of one over the second."""
+_SURE = 1e-8
+"""Part of a row that the equations may leave open where its residual counts as certain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +37,9 @@ class BatchGradientGuess(TwoClassRanking):
     """Rows ranked by the residuals of least length that explain the gradients of each batch.
 
     Setting: a curious passive party of a logistic regression. It knows no label, its own columns as they were encoded,
-        the rows of every batch, and the gradients of its own weights. A residual is probability less label; its least
-        squares solution ranks the rows by their labels, up to the probabilities, which differ little at first. What
-        several epochs tell of a row is added up.
+        the rows of every batch, and the gradients of its own weights. Rows whose residual follows from the equations of
+        any batch of any epoch come first and last in the ranking; the note ``determined_rows`` is their share. What the
+        first epochs tell of the others is added up; there the probabilities are nearly the same for all rows.
 
     Reference: none for sums over batches; the equations are those of Section 3.5 of the label inference paper where a
         batch has one row.
@@ -44,7 +48,7 @@ class BatchGradientGuess(TwoClassRanking):
     kind: ClassVar[str] = "batch-gradients"
     models: ClassVar[tuple[str, ...]] = ("logistic",)
 
-    epochs: Annotated[PositiveInt, Meta(description="Number of first epochs whose gradients are read.")] = 1
+    epochs: Annotated[PositiveInt, Meta(description="Number of first epochs whose gradients rank rows that are not certain.")] = 1
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
@@ -58,33 +62,59 @@ class BatchGradientGuess(TwoClassRanking):
         validate_rows(view, own)
         self.check_labels(view.rows, aux.classes)
         gradients: dict[tuple[int, int], list[Floats]] = {}
-        for step in view.observed(WeightGradient):
-            if step.epoch < self.epochs:  # of several members, each in turn
-                found = step.values.unpack().astype(np.float64)
-                gradients.setdefault((step.epoch, step.batch), []).append(found)
+        for step in view.observed(WeightGradient):  # of several members, each in turn
+            gradients.setdefault((step.epoch, step.batch), []).append(step.values.unpack().astype(np.float64))
         if not gradients:
             return self.guess_of(rng.normal(size=view.rows), {})
-        x, scores, told = standardized_columns(own), np.zeros(view.rows), float(len(gradients))
+        x, scores, sure = encoded_columns(view, own), np.zeros(view.rows), np.zeros(view.rows)
         for each in view.observed(BatchRows):
             parts = gradients.pop((each.epoch, each.batch), None)
             if parts is None:
                 continue
-            values = np.concatenate(parts)
+            rows, values = each.rows.unpack(), np.concatenate(parts)
             if len(values) != x.shape[1]:
                 reason = f"{len(values)} numbers of a gradient for {x.shape[1]} encoded columns"
                 raise DataError(reason, code="columns", value=len(values))
-            rows = each.rows.unpack()
-            scores[rows] -= np.linalg.lstsq(x[rows].T, values, rcond=None)[0]
-        return self.guess_of(scores, {"gradients": told})
+            residuals, determined = shortest_solution(x[rows], values)
+            if each.epoch < self.epochs:
+                scores[rows] -= residuals
+            sure[rows[determined]] = -np.sign(residuals[determined])
+        beyond = 1 + np.abs(scores).max()
+        ranked = np.where(sure != 0, sure * beyond, scores)
+        return self.guess_of(ranked, {"determined_rows": float((sure != 0).mean())})
 
 
-def standardized_columns(own: AttackerData) -> Floats:
-    """Return a party's columns as the model encodes them but for rounding, float64 [rows, encoded columns]."""
-    x, at = own.numbers(), 0
-    for name in own.columns:
-        count = own.categories.get(name, 0)
-        if not count:
-            deviation = float(np.nanstd(own.features[:, list(own.columns).index(name)]))
-            x[:, at] = np.clip((x[:, at] - x[:, at].mean()) / (deviation or 1.0), -_CUT, _CUT)
-        at += max(count, 2) - 1 if count else 1
-    return x
+def shortest_solution(x: Floats, sums: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the shortest residuals r with x'r = sums, float64 [rows], and which of them every solution has.
+
+    Args:
+        x: float64 [rows, columns].
+        sums: float64 [columns].
+    """
+    left, sizes, right = np.linalg.svd(x, full_matrices=False)
+    kept = sizes > sizes.max(initial=0.0) * max(x.shape) * np.finfo(np.float64).eps
+    left = left[:, kept]
+    found = left @ ((right[kept] @ sums) / sizes[kept])
+    return found, (left**2).sum(axis=1) > 1 - _SURE
+
+
+def encoded_columns(view: View, own: AttackerData) -> Floats:
+    """Return a party's columns as the model encodes them, float64 [rows, encoded columns].
+
+    Raises:
+        DataError: the view does not say which categories were encoded.
+    """
+    kept = [codes for each in view.observed(EncodedCategories) for codes in each.kept][: len(own.columns)]
+    if len(kept) < len(own.columns):
+        reason = f"the view of party {view.party!r} does not say which categories of its columns were encoded"
+        raise DataError(reason, code="columns", value=len(kept))
+    parts = [np.empty((view.rows, 0))]
+    for name, codes, values in zip(own.columns, kept, own.features.T, strict=True):
+        if name in own.categories:
+            parts.append(values[:, None] == np.array(codes))
+            continue
+        known = values[~np.isnan(values)]
+        mean, deviation = (known.mean(), known.std()) if len(known) else (0.0, 0.0)
+        scaled = np.clip((values - mean) / (deviation or 1.0), -_CUT, _CUT)
+        parts.append(np.rint(np.where(np.isnan(scaled), 0.0, scaled) * _ROUND)[:, None] / _ROUND)
+    return np.hstack(parts)

@@ -42,7 +42,10 @@ class LabelDPSums(KeyedHolderDefense):
     @classmethod
     def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
         """Epsilon bounds what one other party learns of each label over the whole training."""
-        excludes = "parties that join their views, labels of test rows, and other trainings on the same labels"
+        excludes = (
+            "parties that join their views or deviate from the protocol, labels of test rows, and other trainings on "
+            "the same labels"
+        )
         covers = "per training label against one other party over the whole training"
         return {"epsilon": BudgetScope(covers=covers, excludes=excludes)}
 

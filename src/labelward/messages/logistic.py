@@ -97,6 +97,12 @@ class PredictionScores(Message, frozen=True):
     volatile: ClassVar[tuple[str, ...]] = ("model", "scores")
 
 
+class EncodedCategories(Observation, frozen=True):
+    """For each column of the party the codes of the categories that have a column of their own; none of numbers."""
+
+    kept: tuple[tuple[int, ...], ...]
+
+
 class BatchRows(Observation, frozen=True):
     """The training rows of a batch, in the order of its scores and residuals: int32 [rows of the batch]."""
 

@@ -178,7 +178,7 @@ class ChildTotals(Message, frozen=True):
 
     Attributes:
         left: int64 [nodes that have a child which is no leaf, k]: sums of the left child.
-        weights: float64 [other nodes, 2]: weights of both children, to label holders.
+        weights: float64 [other nodes of which the receiver labels rows, 2]: weights of both children.
     """
 
     left: Released[Array]

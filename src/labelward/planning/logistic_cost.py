@@ -5,12 +5,14 @@ All batches of a training are alike, so that two short trainings tell what a bat
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from labelward.data import PartyDataset
+from labelward.errors import JobError
 from labelward.federation.components import make_engine
 from labelward.federation.simulation import SimulationResult, job_session, party_inputs, run_simulation
 from labelward.he import Engine
@@ -75,16 +77,18 @@ def estimate_logistic(
     """
     run = plan_run(job, LogisticRegression, "is no logistic regression", seed=seed, variant=variant, remote=remote)
     job, params, workload = run.job, run.params, run.workload
-    data, size = workload.data, min(params.batch_size, workload.data.rows)
+    data, pieces = workload.data, params.batches(workload.data.rows)
+    size = max(piece.stop - piece.start for piece in pieces)
     engine = make_engine(job.encryption)
     try:
         trial = _Trial(job, params, data, engine, run.seed)
-        trial.run(1, min(size, 64))  # code is compiled and libraries are loaded
+        with contextlib.suppress(JobError):  # of few rows all categories may be rare
+            trial.run(1, min(size, 64))  # code is compiled and libraries are loaded
         few, more = trial.run(_FEW, size), trial.run(_MORE, size)
         bits = engine.key_bits(job.encryption.bits)
     finally:
         engine.close()
-    batches = params.epochs * params.batch_count(data.rows)
+    batches = params.epochs * len(pieces)
     phases = {party: _scaled(few, more, party, batches) for party in data.parties}
     counts = {
         name: round(_linear(getattr(few.cost, name), getattr(more.cost, name), batches))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 from labelward.data import PartyDataset
 from labelward.errors import JobError
 from labelward.protocols.logistic.fixed_point import MOST_COLUMNS, Codes, column_codes
+from labelward.protocols.logistic.params import LogisticRegression
 
 Floats = NDArray[np.float64]
 
 MOST_CATEGORIES = 256
-"""Of a column: each one but the first becomes a column of its own."""
+"""Of a column: each one but the first becomes a column of its own, unless it is rare."""
+LEAST_IN_BATCH = 10
+"""Rows of a category in a batch, on average, from which on it has a column. The sum over a single row is its label."""
 
 
 class ColumnScale(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,19 +26,20 @@ class ColumnScale(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mean, deviation: of its training values that are not missing; a missing value becomes the mean.
-        categories: number of categories; 0: a column of numbers. Each category but the first is a column of 0 and 1,
-            and a value that is missing or unknown is 0 in all of them.
+        kept: codes of the categories that are columns of 0 and 1; None: a column of numbers. The first category, rare
+            ones and values that are missing or unknown are 0 in all of them.
     """
 
     mean: float = 0.0
     deviation: float = 1.0
-    categories: int = 0
+    kept: tuple[int, ...] | None = None
 
     @classmethod
-    def of(cls, values: Floats, categories: int) -> ColumnScale:
-        """Return the scale of a column's training values."""
+    def of(cls, values: Floats, categories: int, least: int) -> ColumnScale:
+        """Return the scale of a column's training values; categories of fewer than ``least`` rows are rare."""
         if categories:
-            return cls(categories=categories)
+            kept = [code for code in range(1, categories) if np.count_nonzero(values == code) >= least]
+            return cls(kept=tuple(kept))
         known = values[~np.isnan(values)]
         if not len(known):
             return cls()
@@ -44,37 +48,34 @@ class ColumnScale(msgspec.Struct, frozen=True, kw_only=True):
 
     def encoded(self, values: Floats) -> Floats:
         """Return the column's numbers, float64 [rows, columns that it becomes]."""
-        if self.categories:
-            return np.asarray(values[:, None] == np.arange(1, max(self.categories, 2)), dtype=np.float64)
+        if self.kept is not None:
+            return np.asarray(values[:, None] == np.array(self.kept), dtype=np.float64)
         scaled = (values - self.mean) / self.deviation
         return np.asarray(np.where(np.isnan(scaled), 0.0, scaled)[:, None])
 
 
-def scales_of(features: Floats, columns: Sequence[str], categories: Mapping[str, int]) -> tuple[ColumnScale, ...]:
+def scales_of_party(params: LogisticRegression, party: PartyDataset) -> tuple[ColumnScale, ...]:
     """Return the scale of each of a party's columns from its training rows.
 
     Raises:
-        JobError: a column has too many categories; names it.
+        JobError: a column has too many categories, or the party too many encoded columns, or none; names it.
     """
-    for name in columns:
-        if categories.get(name, 0) > MOST_CATEGORIES:
-            reason = f"column {name!r} has {categories[name]} categories, more than {MOST_CATEGORIES}; drop it"
+    least = -(-LEAST_IN_BATCH * len(party.train) // min(params.batch_size, len(party.train)))
+    counts = {place: len(names) for place, names in party.categories.items()}
+    for place, count in counts.items():
+        if count > MOST_CATEGORIES:
+            name = party.columns[place]
+            reason = f"column {name!r} has {count} categories, more than {MOST_CATEGORIES}; drop it"
             raise JobError(reason, code="range", field="[data] drop", value=name)
-    return tuple(ColumnScale.of(features[:, at], categories.get(name, 0)) for at, name in enumerate(columns))
-
-
-def scales_of_party(party: PartyDataset) -> tuple[ColumnScale, ...]:
-    """Return the scales of a party's columns."""
-    categories = {party.columns[place]: len(names) for place, names in party.categories.items()}
-    return scales_of(party.train, party.columns, categories)
-
-
-def check_width(party: str, scales: Sequence[ColumnScale]) -> None:
-    """Refuse more encoded columns than a party may have; :class:`JobError` names the party."""
-    width = sum(max(scale.categories, 2) - 1 for scale in scales)
+    scales = tuple(ColumnScale.of(values, counts.get(place, 0), least) for place, values in enumerate(party.train.T))
+    width = sum(1 if scale.kept is None else len(scale.kept) for scale in scales)
     if width > MOST_COLUMNS:
-        reason = f"party {party!r} has {width} columns, categories counted, more than {MOST_COLUMNS}"
+        reason = f"party {party.name!r} has {width} columns, categories counted, more than {MOST_COLUMNS}"
         raise JobError(reason, code="range", field="[data] drop", value=width)
+    if scales and not width:
+        reason = f"party {party.name!r} has no category of {least} rows besides the first of each column; merge some"
+        raise JobError(reason, code="columns", field="[data]", value=party.name)
+    return scales
 
 
 def encoded_columns(scales: Sequence[ColumnScale], x: Floats) -> Codes:

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from labelward.data import PartyDataset
 from labelward.errors import JobError
-from labelward.protocols.common.row_batches import batches, epoch_order
+from labelward.protocols.common.row_batches import epoch_order
 from labelward.protocols.logistic.columns import encoded_columns, scales_of_party
 from labelward.protocols.logistic.fixed_point import (
     Codes,
@@ -104,7 +104,7 @@ def train_together(params: LogisticRegression, columns: list[Codes], labels: Flo
     own, constant = [OwnWeights(params, codes) for codes in columns], Intercept(params)
     for epoch in range(params.epochs):
         order = epoch_order(seed, epoch, len(labels))
-        for piece in batches(len(labels), params.batch_size):
+        for piece in params.batches(len(labels)):
             rows = order[piece]
             scores = sum((each.scores(rows) for each in own), np.zeros(len(rows), dtype=np.int64))
             residuals = constant.residuals(scores, labels[rows])
@@ -118,7 +118,7 @@ def pooled_scores(
     params: LogisticRegression, parties: list[PartyDataset], labels: Floats, seed: int, rows: int
 ) -> Floats:
     """Return the scores of the test rows by a model that is trained on these parties' columns: float64 [rows]."""
-    scales = [scales_of_party(party) for party in parties]
+    scales = [scales_of_party(params, party) for party in parties]
     codes = [encoded_columns(each, party.train) for each, party in zip(scales, parties, strict=True)]
     model = train_together(params, codes, labels, seed)
     parts = [

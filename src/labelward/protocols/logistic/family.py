@@ -17,6 +17,7 @@ from labelward.he import Counts, Engine
 from labelward.he.base import PublicKey
 from labelward.messages.logistic import (
     BatchRows,
+    EncodedCategories,
     EncryptedResiduals,
     LogisticReady,
     LogisticStart,
@@ -42,7 +43,7 @@ from labelward.protocols.family import (
     one_round,
     refuse_unaligned,
 )
-from labelward.protocols.logistic.columns import check_width, encoded_columns, scales_of_party
+from labelward.protocols.logistic.columns import encoded_columns, scales_of_party
 from labelward.protocols.logistic.descent import Intercept, OwnWeights, pooled_scores
 from labelward.protocols.logistic.params import LogisticRegression
 from labelward.protocols.logistic.predict import predict_scores
@@ -79,7 +80,10 @@ class LogisticFamily(ModelFamily[LogisticShare]):
         """See :meth:`ModelFamily.remark`."""
         if len(parties) > 2:
             return ""
-        return "with one passive party, the active party learns that party's part of the score of each row"
+        return (
+            "with one passive party, the active party learns that party's part of the score of each row in each epoch, "
+            "and from these the distances between its rows"
+        )
 
     def check(
         self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
@@ -97,7 +101,7 @@ class LogisticFamily(ModelFamily[LogisticShare]):
         if any(party.monotone for party in data.parties):
             raise JobError("monotone constraints are for trees", code="unsupported", field="[data] monotone")
         for party in data.parties:
-            check_width(party.name, scales_of_party(party))
+            scales_of_party(self.params, party)
         names = tuple(party.name for party in others) if passive is None else tuple(passive)
         context = self._context(names, len(active.columns), len(data.train_values))
         topology = self.topology((active.name, *names), data.holders)
@@ -110,7 +114,7 @@ class LogisticFamily(ModelFamily[LogisticShare]):
             passive=tuple(passive),
             active_columns=active_columns,
             epochs=self.params.epochs,
-            batches=self.params.batch_count(rows),
+            batches=len(self.params.batches(rows)),
         )
 
     def program(
@@ -121,8 +125,7 @@ class LogisticFamily(ModelFamily[LogisticShare]):
         if not engine.adds_sealed:
             reason = f"{engine.name!r} cannot mask sums of rows, as {self.params.kind!r} needs it; use 'paillier'"
             raise JobError(reason, code="unsupported", field="[encryption] engine", value=engine.name)
-        scales = scales_of_party(data)
-        check_width(ctx.party, scales)
+        scales = scales_of_party(self.params, data)
         own = OwnWeights(self.params, encoded_columns(scales, data.train))
         context = self._context(ctx.peers, len(data.columns), len(data.train))
         self.check_own_policies(ctx, context)
@@ -131,6 +134,7 @@ class LogisticFamily(ModelFamily[LogisticShare]):
             if not data.columns:
                 reason = f"party {ctx.party!r} has no columns; only the active party may have none"
                 raise JobError(reason, code="columns", value=ctx.party)
+            ctx.observe(EncodedCategories(tuple(scale.kept or () for scale in scales)))
             model, public = train_own_weights(ctx, own, engine, agreed)
             counts = public.counts
         else:

@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from labelward.parameters import NonNegativeFloat, Parameters, PositiveFloat, PositiveInt
-from labelward.protocols.common.row_batches import batches
 from labelward.protocols.logistic.fixed_point import MOST_ROWS
 
 
@@ -25,13 +24,18 @@ class LogisticRegression(Parameters):
         Meta(
             ge=2,
             le=MOST_ROWS,
-            description="Number of rows of a batch; all rows where there are fewer. A passive party learns one sum per "
-            "column for each batch, so that small batches tell it more, and cost more.",
+            description="Most rows of a batch; batches are of equal size. A passive party learns one sum per column "
+            "for each batch, so that small batches tell it more, and cost more.",
         ),
     ] = 2048
     learning_rate: Annotated[PositiveFloat, Meta(description="Step size of gradient descent.")] = 0.5
     l2: Annotated[NonNegativeFloat, Meta(description="Weight of half the squared length of the weights.")] = 1e-4
 
-    def batch_count(self, rows: int) -> int:
-        """Return how many batches an epoch of so many training rows has."""
-        return len(batches(rows, self.batch_size))
+    def batches(self, rows: int) -> list[slice]:
+        """Return the batches of so many training rows as pieces of an epoch's order.
+
+        They differ by one row at most: the sums over a last batch of a few rows would give their labels.
+        """
+        count = -(-rows // self.batch_size)
+        edges = [at * rows // count for at in range(count + 1)]
+        return [slice(start, stop) for start, stop in zip(edges, edges[1:], strict=False)]

@@ -11,10 +11,12 @@ Setting: semi-honest parties. The active party has the labels and a key, the oth
    column under the masks of that party, which takes a step.
 
 Who sees what. A passive party: one sum of residuals times column for each column and batch (attack
-``batch-gradients``), and no residual. It can solve for the labels of a batch that has no more rows than it has columns.
+``batch-gradients``), and no residual. It can solve for the labels of rows that its columns single out in a batch, so
+that rare categories have no column and no batch is small. One that makes up its columns reads 20 labels with each of
+them; only noise on the labels bounds that.
 The active party: for each epoch the sum of the other parties' parts of the score of each row, and so with one passive
-party that party's own, a projection of its columns; and the number of encoded columns of each party. Passive parties
-see nothing of each other.
+party that party's own. How they change from epoch to epoch gives the inner products of the rows, once there are more
+epochs than columns. And the number of encoded columns of each party. Passive parties see nothing of each other.
 
 The sigmoid is exact, since the active party has scores in clear; Hardy et al. (2017, "Private federated learning on
 vertically partitioned data via entity resolution and additively homomorphic encryption", Section 4) approximate it by a
@@ -52,7 +54,7 @@ from labelward.party.noise_record import record_draws
 from labelward.party.roles import PASSIVE
 from labelward.policy.chain import ChainState
 from labelward.protocols.common.pairwise_masks import PairwiseMasks
-from labelward.protocols.common.row_batches import batches, epoch_order
+from labelward.protocols.common.row_batches import epoch_order
 from labelward.protocols.logistic.descent import Intercept, OwnWeights
 from labelward.protocols.logistic.fixed_point import MOST_COLUMNS, BatchSums, check_integers, products
 
@@ -112,7 +114,7 @@ class ActiveTraining:
         """
         ctx = self.ctx
         for peer in ctx.peers:
-            ctx.expect(peer, 8 * min(self.own.params.batch_size + 1, len(self.labels)) + _DESCRIBED)  # scores
+            ctx.expect(peer, 8 * self._most_rows + _DESCRIBED)  # scores
             ctx.send(peer, LogisticStart(self.model, private.public.material()), ())
         columns = {peer: self._columns_of(peer, engine, private.public.bits) for peer in ctx.peers}
         if resume is None:
@@ -127,6 +129,10 @@ class ActiveTraining:
                 self._batch(private, step, rows, columns)
             self._save(epoch + 1)
         ctx.progress("epochs", self.own.params.epochs, self.own.params.epochs)
+
+    @property
+    def _most_rows(self) -> int:
+        return min(self.own.params.batch_size, len(self.labels))
 
     def _batch(self, private: PrivateKey, step: Step, rows: Rows, columns: Mapping[str, int]) -> None:
         ctx, sums = self.ctx, BatchSums(len(rows))
@@ -155,7 +161,7 @@ class ActiveTraining:
         if not 1 <= count <= MOST_COLUMNS:
             reason = f"has {count} encoded columns; 1 to {MOST_COLUMNS} are possible"
             raise PeerError(peer, reason, message="LogisticReady", step=(), code="peer-message", value=count)
-        sums = BatchSums(min(self.own.params.batch_size + 1, len(self.labels)))
+        sums = BatchSums(self._most_rows)
         form, (wide, values) = engine.ciphertext_format(sums.layout, bits), sums.shape(count)
         self.ctx.expect(peer, form.sum_bytes(wide * values) + _DESCRIBED)
         return count
@@ -202,7 +208,7 @@ def train_own_weights(ctx: Context, own: OwnWeights, engine: Engine, agreed: Agr
     with ctx.blaming(ctx.active, "LogisticStart", ()):
         public = engine.public(start.key, protection=ctx.protection, insecure=agreed.insecure)
     ctx.checkpoints.name_model(start.model, agreed.resume)
-    size = min(own.params.batch_size + 1, len(own.codes))
+    size = min(own.params.batch_size, len(own.codes))
     ctx.expect(ctx.active, engine.ciphertext_format(BatchSums(size).layout, agreed.bits).row_bytes(size) + _DESCRIBED)
     ctx.send(ctx.active, LogisticReady(own.codes.shape[1]), ())
     masks = score_masks(ctx, (0,))
@@ -242,7 +248,7 @@ def _answer(ctx: Context, own: OwnWeights, public: PublicKey, step: Step, rows: 
 def _batches(ctx: Context, own: OwnWeights, epoch: int) -> Iterator[tuple[Step, Rows]]:
     """Yield step and rows of each batch of an epoch, each as it is observed."""
     order = epoch_order(ctx.seed, epoch, len(own.codes))
-    for batch, piece in enumerate(batches(len(order), own.params.batch_size)):
+    for batch, piece in enumerate(own.params.batches(len(order))):
         ctx.observe(BatchRows(epoch, batch, Array.pack(order[piece])))
         yield (epoch, batch), order[piece]
 

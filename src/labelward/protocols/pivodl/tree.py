@@ -428,12 +428,13 @@ class Tree:
             totals = self._received_totals(message.left.value, peer, len(going_on))
             with ctx.blaming(peer, "ChildTotals", step):
                 weights = message.weights.value.unpack().astype(np.float64)
-            if weights.shape != (len(ended) if self.training.is_holder(ctx.party) else 0, 2):
+            ended = self._labeled(ctx.party, ended)
+            if weights.shape != (len(ended), 2):
                 raise PeerError(peer, "sent other weights", message="ChildTotals", step=step, code="peer-message")
         for node, sums in zip(going_on, totals, strict=True):
             left, right = children(node)
             self.totals[left], self.totals[right] = sums, self.totals[node] - sums
-        for node, pair in zip(ended, weights.tolist(), strict=False):
+        for node, pair in zip(ended, weights.tolist(), strict=True):
             for child, weight in zip(children(node), pair, strict=True):
                 self.weights[child] = weight
         following: list[int] = []
@@ -446,13 +447,16 @@ class Tree:
         return following
 
     def _told_weights(self, peer: str, source: str, ended: list[int], weights: Floats) -> Released[Array]:
-        """Return the leaf weights that a label holder is told: those of leaves that it may have rows in."""
-        rate = self.fixed.params.learning_rate
-        nodes = tuple(ended) if self.training.is_holder(peer) else ()
-        release = LeafRelease(
-            party=peer, owner=peer == source, tree=self.tree, nodes=nodes, weights=weights[: len(nodes)] / rate
-        )
-        return self.ctx.policies.on_leaf_release(release).map(lambda told: Array.pack(told * rate))
+        """Return the leaf weights that a label holder is told: those below nodes of which it labels rows."""
+        rate, nodes = self.fixed.params.learning_rate, self._labeled(peer, ended)
+        told = weights[np.isin(ended, nodes)] / rate
+        release = LeafRelease(party=peer, owner=peer == source, tree=self.tree, nodes=tuple(nodes), weights=told)
+        return self.ctx.policies.on_leaf_release(release).map(lambda left: Array.pack(left * rate))
+
+    def _labeled(self, party: str, nodes: list[int]) -> list[int]:
+        """Return the nodes of which a party labels any row."""
+        held = self.training.holding.get(party)
+        return [] if held is None else [node for node in nodes if held[self.rows.rows(node)].any()]
 
     def _decide(
         self,
