@@ -132,7 +132,8 @@ def search() -> dict[str, Any]:
     """Return the time of Marvell's search, of embeddings of one number and of 32."""
     found = {}
     for dimensions in (1, 32):
-        spread = ClassSpread(share=0.25, variances=(0.5, 0.8), distance=0.3, dimensions=dimensions, power=1.2)
+        across = np.repeat([[0.5], [0.8]], dimensions - 1, axis=1)
+        spread = ClassSpread(share=0.25, along=(0.5, 0.8), across=across, distance=0.3, power=1.2)
         least_divergence(spread)
         begun = time.process_time()
         for _ in range(200):

@@ -122,35 +122,40 @@ def test_distance_correlation_is_that_of_a_slow_reference(width: int) -> None:
 
 
 def spreads(count: int) -> list[ClassSpread]:
+    """Return problems of 1 to 6 numbers, whose classes have in each direction a variance of their own."""
     rng = np.random.default_rng(0)
-    return [
-        ClassSpread(
-            share=float(rng.uniform(0.05, 0.95)),
-            variances=tuple(np.exp(rng.normal(size=2) * 2 - 2).tolist()),
-            distance=float(np.exp(rng.normal() - 1)),
-            dimensions=int(rng.integers(1, 12)),
-            power=float(np.exp(rng.normal() * 2 - 1)),
+    found = []
+    for _ in range(count):
+        variances = np.exp(rng.normal(size=(2, int(rng.integers(1, 7)))) * 2 - 2)
+        found.append(
+            ClassSpread(
+                share=float(rng.uniform(0.05, 0.95)),
+                along=(float(variances[0, 0]), float(variances[1, 0])),
+                across=variances[:, 1:],
+                distance=float(np.exp(rng.normal() - 1)),
+                power=float(np.exp(rng.normal() * 2 - 1)),
+            )
         )
-        for _ in range(count)
-    ]
+    return found
 
 
 def solved(spread: ClassSpread) -> float:
     """Return the least divergence that a general solver finds from several starts."""
-    shares = np.array([1 - spread.share, spread.share])
-    costs = np.r_[shares, shares * (spread.dimensions - 1)]
+    width = 1 + spread.across.shape[1]
+    costs = np.repeat([1 - spread.share, spread.share], width)  # of each class along, then in each direction across
 
     def loss(x: np.ndarray[Any, Any]) -> float:
-        return float(divergence(spread, x[:2], x[2:]))
+        noise = x.reshape(2, width)
+        return float(divergence(spread, noise[:, 0], noise[:, 1:]))
 
     found = []
     for seed in range(6):
-        start = np.random.default_rng(seed).dirichlet(np.ones(4)) * spread.power / np.maximum(costs, 1e-3)
+        start = np.random.default_rng(seed).dirichlet(np.ones(2 * width)) * spread.power / costs
         result = minimize(
             loss,
             start * min(1.0, spread.power / max(costs @ start, 1e-300)),
             method="SLSQP",
-            bounds=[(0, None)] * 4,
+            bounds=[(0, None)] * (2 * width),
             constraints={"type": "ineq", "fun": lambda x: spread.power - costs @ x},
             options={"ftol": 1e-15, "maxiter": 2000},
         )
@@ -164,8 +169,8 @@ def test_noise_is_that_of_a_general_solver() -> None:
     for spread in spreads(40):
         along, across = least_divergence(spread)
         shares = np.array([1 - spread.share, spread.share])
-        assert min(*along, *across) >= 0
-        assert shares @ along + (spread.dimensions - 1) * shares @ across <= spread.power * (1 + 1e-9)
+        assert min(along.min(), across.min(initial=0.0)) >= 0
+        assert shares @ along + shares @ across.sum(axis=1) <= spread.power * (1 + 1e-9)
         ours, theirs = float(divergence(spread, along, across)), solved(spread)
         assert ours <= theirs + 1e-6 * max(1.0, theirs)
 
@@ -197,11 +202,58 @@ def test_equal_gradients_of_several_parties_have_equal_noise() -> None:
     assert not np.array_equal(policy.on_returned_gradient(question), first)
 
 
-def test_batches_of_one_class_show_nothing_that_was_not_noise() -> None:
+def collinear(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return which rows lie on the line that most of them are near to, through 0, up to rounding."""
+    line = np.linalg.svd(values, full_matrices=False)[2][0]
+    off = values - np.outer(values @ line, line)
+    return np.asarray(np.linalg.norm(off, axis=1) < 1e-6 * np.linalg.norm(values, axis=1))
+
+
+@pytest.mark.parametrize("width", [2, 10])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("positive", [0.4, 0.05])
+def test_gradients_on_a_line_stay_on_it(width: int, dtype: str, positive: float) -> None:
+    """Of a linear top model, or none with two outputs: noise off the line of one class would name its rows."""
+    rng, policy = np.random.default_rng(0), Marvell(s=4.0)
+    policy.begin(SETUP, SecureRandom(1))
+    for batch in range(20):
+        labels = (rng.random(64) < positive).astype(np.float64)
+        residuals = 1 / (1 + np.exp(-rng.normal(size=64) - labels)) - labels
+        values = np.outer(residuals, rng.normal(size=width) if width > 2 else [-1.0, 1.0]).astype(dtype)
+        question = asked(batch, targets=labels, values=values, embeddings=values)
+        noisy = policy.on_returned_gradient(question)
+        assert collinear(noisy).all()
+        assert np.linalg.norm(noisy - values) > np.linalg.norm(values) / 2
+
+
+def test_across_both_classes_vary_alike() -> None:
+    """With power to spare, the covariances of both classes across the difference of means are the same."""
+    rng, policy = np.random.default_rng(0), Marvell(s=50.0)
+    policy.begin(SETUP, SecureRandom(1))
+    labels = np.repeat([0.0, 1.0], 20_000)
+    shape = np.diag([1.0, 3.0, 0.2, 0.01])
+    values = rng.normal(size=(40_000, 4)) @ shape
+    values[labels == 1] = values[labels == 1] @ np.linalg.qr(rng.normal(size=(4, 4)))[0] * 0.7 + 2.0
+    noisy = policy.on_returned_gradient(asked(0, targets=labels, values=values, embeddings=values))
+    difference = noisy[labels == 1].mean(axis=0) - noisy[labels == 0].mean(axis=0)
+    true = values[labels == 1].mean(axis=0) - values[labels == 0].mean(axis=0)
+    across = np.eye(4) - np.outer(true, true) / (true @ true)
+    before, after = (
+        np.linalg.norm(across @ (np.cov(each[labels == 1].T) - np.cov(each[labels == 0].T)) @ across, 2)
+        for each in (values, noisy)
+    )
+    assert after < 0.1 * before
+    assert np.linalg.norm(difference - true) < 0.5 * np.linalg.norm(true)
+
+
+def test_batches_of_one_class_have_noise_like_others() -> None:
+    """Before any batch of both classes the other class is taken for the opposite."""
     policy = Marvell(s=1.0)
     policy.begin(SETUP, SecureRandom(1))
     alone = asked(0, targets=np.zeros(40))
-    assert not policy.on_returned_gradient(alone).any()
+    noise = policy.on_returned_gradient(alone) - alone.values
+    assert np.square(noise).sum(axis=1).mean() == pytest.approx(4 * np.square(alone.values.mean(axis=0)).sum(), rel=0.9)
+    assert np.linalg.matrix_rank(noise, tol=1e-9) == 1
     policy.on_returned_gradient(asked(1))
     noise = policy.on_returned_gradient(alone) - alone.values
     assert noise.std() > 0

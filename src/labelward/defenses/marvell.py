@@ -1,19 +1,22 @@
 """Marvell: Gaussian noise on returned gradients whose shape makes two classes hard to tell apart.
 
-Setting: passive parties are curious. The gradients of each class of a batch are taken for a normal distribution with a
-variance of its own, the same in all directions. Each class gets Gaussian noise, of one variance along the difference of
-the means and another across it, that minimizes the sum of both Kullback-Leibler divergences between the classes, under
-a bound on its mean power: ``s`` times the squared length of the difference. A batch of one class only has no
-difference; its rows get noise of the power of the party's last batch that had one, along all directions, and a batch
-before any such goes out as zeros, which tells that its rows have one class, and so does noise without a direction.
+Setting: passive parties are curious. The gradients of each class of a batch are taken for a normal distribution. Each
+class gets Gaussian noise, of one variance along the difference of the means and others across it, that minimizes the
+sum of both Kullback-Leibler divergences between the classes, under a bound on its mean power: ``s`` times the squared
+length of the difference. Across, noise is where the gradients of the other class vary more, and nowhere else: behind a
+linear top model, or none, all gradients lie on a line, and noise off the line of one class alone would name its rows.
+A batch of one class only has no difference; its rows get noise along the direction in which they are longest, of the
+power of the party's last batch that had one.
 
 Noise is drawn anew for each batch and epoch, so that who sums the gradients of several epochs averages it away; equal
 gradients of several parties have equal noise, so that these gain nothing together. It is no differential privacy: a
 row's noise depends on its label, and the loss of privacy has no bound.
 
-Reference: Li et al., "Label leakage and protection in two-party split learning" (ICLR 2022), Theorem 2. Difference: the
-four variances come from a bounded search along the power across, and closed forms; the paper solves alternately. Labels
-are those that policies of targets leave.
+Reference: Li et al., "Label leakage and protection in two-party split learning" (ICLR 2022), Theorem 2. Differences:
+each class has a variance along the difference of the means and one in each of the directions across in which the
+covariances differ most, where the paper takes all for equal (with one number, or equal variances, both are the same);
+the noise's variances come from closed forms and one bounded search, where the paper solves alternately. Labels are
+those that policies of targets leave.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from labelward.policy.net_points import ReturnedGradient, Values
 Floats = NDArray[np.float64]
 
 _SEARCHED, _NARROWED = 257, 3
-"""Points of the search along the power across, and how often it is narrowed to the neighbors of the best."""
+"""Points of the search for how far noise across goes, and how often it is narrowed to the neighbors of the best."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +47,16 @@ class ClassSpread:
 
     Attributes:
         share: of class 1 in the batch.
-        variances: of class 0 and class 1, in each direction.
+        along: variances of class 0 and class 1 along the difference of their means.
+        across: float64 [2, directions]: in each of the directions across it.
         distance: squared length of the difference of the means.
-        dimensions: of the gradients.
         power: mean squared length of the noise, over both classes.
     """
 
     share: float
-    variances: tuple[float, float]
+    along: tuple[float, float]
+    across: Floats
     distance: float
-    dimensions: int
     power: float
 
 
@@ -99,79 +102,107 @@ class Marvell(KeyedGradientDefense):
         counts = np.bincount(labels, minlength=2)
         if len(counts) != 2:
             raise PolicyError("defense 'marvell' tells two classes apart", code="cannot-act", value=len(counts))
-        rows, dimensions = values.shape
-        noise = self._draws(returned).gaussian(values.size, 1.0).reshape(values.shape)
-        members = np.stack([labels == 0, labels == 1]).astype(np.float64)
-        shares = members / np.maximum(counts, 1)[:, None]
-        means = shares @ values
-        difference = means[1] - means[0]
+        draws = self._draws(returned).gaussian(values.size, 1.0).reshape(values.shape)
+        of_class = [values[labels == label] for label in (0, 1)]
+        difference = of_class[1].mean(axis=0) - of_class[0].mean(axis=0) if counts.all() else np.zeros(values.shape[1])
         distance = float(difference @ difference)
-        if not counts.all() or not distance:
-            power = self._kept.levels.get(returned.party)
-            return (
-                np.zeros_like(returned.values)
-                if power is None
-                else self._added(returned, noise * np.sqrt(power / dimensions))
-            )
+        if not distance:
+            return self._of_one_class(returned, values, draws)
+        directions = directions_of((of_class[0], of_class[1]), difference)
+        variances = np.stack([(each @ directions).var(axis=0) for each in of_class])
         spread = ClassSpread(
-            share=counts[1] / rows,
-            variances=tuple((shares @ np.square(values - means[labels])).mean(axis=1).tolist()),
+            share=counts[1] / len(labels),
+            along=(float(variances[0, 0]), float(variances[1, 0])),
+            across=variances[:, 1:],
             distance=distance,
-            dimensions=dimensions,
             power=self.s * distance,
         )
         self._kept.levels[returned.party] = spread.power
         along, across = least_divergence(spread)
-        direction = difference / np.sqrt(distance)
-        sizes = np.sqrt(np.maximum([along, across], 0.0))[:, labels]
-        apart = (sizes[0] - sizes[1]) * (noise @ direction)
-        noise *= sizes[1][:, None]
-        noise += apart[:, None] * direction
-        noisy = self._added(returned, noise)
+        sizes = np.sqrt(np.maximum(np.hstack([along[:, None], across]), 0.0))[labels]
+        noisy = self._added(returned, (draws * sizes) @ directions.T)
         self._last[:] = [
             _Answer((self._kept.key, returned.epoch, returned.batch), returned.values.copy(), noisy, spread.power)
         ]
         return noisy.copy()
+
+    def _of_one_class(self, returned: ReturnedGradient, values: Floats, draws: Floats) -> Values:
+        """Return gradients whose classes do not differ, with noise in the direction in which they are longest."""
+        guessed = self.s * 4 * float(np.square(values.mean(axis=0)).sum())  # as if the other class had the opposite mean
+        power = self._kept.levels.get(returned.party, guessed)
+        longest = np.linalg.svd(values, full_matrices=False)[2][0]
+        return self._added(returned, draws[:, :1] * np.sqrt(power) * longest)
 
     @staticmethod
     def _added(returned: ReturnedGradient, noise: Floats) -> Values:
         return np.asarray((returned.values + noise).astype(returned.values.dtype))
 
 
-def least_divergence(spread: ClassSpread) -> tuple[Floats, Floats]:
-    """Return the noise's variances along and across the difference of means, float64 [2] each by class.
+def directions_of(of_class: tuple[Floats, Floats], difference: Floats) -> Floats:
+    """Return an orthonormal basis, float64 [numbers, numbers]: along the difference, then where covariances differ.
 
-    Across, noise only lifts the smaller variance of the two; how much power it takes is searched, and the rest has a
-    closed form. All directions across are alike, so ``across`` is of each of them.
+    Across the difference its directions are the eigenvectors of the difference of both classes' covariances, so that
+    noise can make the two equal.
+
+    Args:
+        of_class: gradients of each class, float64 [rows, numbers].
+        difference: of their means, not 0.
     """
-    least, most = 0.0, 0.0
-    low = int(spread.variances[1] < spread.variances[0])
-    weight = (1 - spread.share, spread.share)[low] * (spread.dimensions - 1)
-    if weight:
-        most = min(spread.power, weight * abs(spread.variances[1] - spread.variances[0]))
-    for _ in range(_NARROWED if most else 1):
-        taken = np.linspace(least, most, _SEARCHED)
-        across = np.zeros((2, _SEARCHED))
-        across[low] = taken / weight if weight else 0.0
-        along = _along(spread, spread.power - taken)
-        best = int(np.argmin(divergence(spread, along, across)))
-        least, most = taken[max(best - 1, 0)], taken[min(best + 1, _SEARCHED - 1)]
-    return along[:, best], across[:, best]
+    count = len(difference)
+    along = difference / np.linalg.norm(difference)
+    if count == 1:
+        return along[:, None]
+    mirror = along.copy()
+    mirror[0] += np.copysign(1.0, along[0])
+    across = (np.eye(count) - 2 / (mirror @ mirror) * np.outer(mirror, mirror))[:, 1:]  # a reflection: orthogonal to along
+    covariances = [np.cov(each @ across, rowvar=False, bias=True).reshape(count - 1, count - 1) for each in of_class]
+    return np.hstack([along[:, None], across @ np.linalg.eigh(covariances[1] - covariances[0])[1]])
+
+
+def least_divergence(spread: ClassSpread) -> tuple[Floats, Floats]:
+    """Return the noise's variances along and across the difference of means, float64 [2] and [2, directions] by class.
+
+    Across, noise only lifts the smaller variance of each direction. How far, has a closed form for each price of power;
+    the price is searched. The rest of the power goes along the difference, by a closed form.
+    """
+    shares = np.array([1 - spread.share, spread.share])
+    low = spread.across.argmin(axis=0)
+    small, large = spread.across.min(axis=0), spread.across.max(axis=0)
+    costs = shares[low] * large
+    scale = float(costs.max(initial=0.0)) or 1.0
+    least, most = 0.0, 1.0
+    for _ in range(_NARROWED):
+        tried = np.linspace(least, most, _SEARCHED)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            price = (1 / tried - 1) / scale
+            lifted = large[:, None] / np.sqrt(1 + costs[:, None] * price)
+        lift = np.maximum(np.nan_to_num(lifted) - small[:, None], 0.0)
+        left = spread.power - shares[low] @ lift
+        across = np.where(low[:, None] == np.arange(2)[:, None, None], lift, 0.0)
+        along = _along(spread, np.maximum(left, 0.0))
+        best = int(np.argmin(np.where(left >= 0, divergence(spread, along, across), np.inf)))
+        least, most = tried[max(best - 1, 0)], tried[min(best + 1, _SEARCHED - 1)]
+    return along[:, best], across[:, :, best]
 
 
 def divergence(spread: ClassSpread, along: Floats, across: Floats) -> Floats:
-    """Return the sum of both Kullback-Leibler divergences for variances of noise [2, ...], by class."""
-    a, b = (variance + noise for variance, noise in zip(spread.variances, along, strict=True))
-    c, d = (variance + noise for variance, noise in zip(spread.variances, across, strict=True))
+    """Return the sum of both Kullback-Leibler divergences for variances of noise.
+
+    Args:
+        along: [2, ...] by class.
+        across: [2, directions, ...], likewise.
+    """
+    a, b = (variance + noise for variance, noise in zip(spread.along, along, strict=True))
+    c, d = spread.across.reshape(spread.across.shape + (1,) * (across.ndim - 2)) + across
     with np.errstate(divide="ignore", invalid="ignore"):
         one = (a + spread.distance) / b + (b + spread.distance) / a - 2
         other = np.where(c == d, 0.0, c / d + d / c - 2)
-    return np.asarray((one + (spread.dimensions - 1) * other) / 2)
+    return np.asarray((one + other.sum(axis=0)) / 2)
 
 
 def _along(spread: ClassSpread, power: Floats) -> Floats:
     """Return the best variances of noise along the difference, float64 [2, ...], that use some power together."""
-    (low, high), share = spread.variances, spread.share
+    (low, high), share = spread.along, spread.share
     total = power + (1 - share) * low + share * high
     odds = (1 - share) / share
     ratio = np.sqrt((total / share + odds * spread.distance) / (total / share + spread.distance))
