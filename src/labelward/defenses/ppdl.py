@@ -35,6 +35,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from labelward.defenses._keyed_noise import KeyedGradientDefense
+from labelward.errors import PolicyError
 from labelward.parameters import PositiveFloat
 from labelward.policy.base import BudgetScope, PolicyContext
 from labelward.policy.net_points import ReturnedGradient, Values
@@ -77,6 +78,16 @@ class Ppdl(KeyedGradientDefense):
         if self.form == "correct" and self.sensitivity is not None and self.sensitivity < 2 * self.clip:
             reason = f"must be at least 2 × clip ({2 * self.clip:g}), the largest change of a clipped value"
             raise self.error("sensitivity", f"{reason}, not {self.sensitivity:g}")
+
+    def check(self, setup: PolicyContext) -> None:
+        """Refuse settings that the account of the correct form does not cover."""
+        if self.form == "correct" and (setup.stops_early or setup.continues):
+            what = "patience" if setup.stops_early else "an earlier training"
+            raise PolicyError(
+                f"defense 'ppdl' with its account does not go with {what}: what that tells of labels carries no noise of "
+                "this run",
+                code="inapplicable",
+            )
 
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key, and count the gradients that the run returns at most."""
