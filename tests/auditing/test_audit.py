@@ -33,7 +33,6 @@ from labelward.errors import (
 from labelward.job import Job, load_job
 from labelward.messages.tree import EncryptedTreeRows, LevelHistograms
 from labelward.party.view import View
-from labelward.rng import SecureRandom
 from labelward.runs.private_seeds import PRIVATE_FILE
 from labelward.runs.schema import ResultRow, read_rows, read_run
 from refusals import refused
@@ -586,12 +585,6 @@ def test_a_table_that_changed_is_refused_on_resume(job: Jobs, tmp_path: Path) ->
     write(2)
     with refused(OutputError, "other-run", field=str(tmp_path / "out" / "data" / "source.json")):
         audit(asked, tmp_path / "out")
-
-
-def test_seeded_protection_is_refused(job: Jobs, tmp_path: Path) -> None:
-    with refused(PolicyError, "insecure"):
-        audit(job(), tmp_path / "out", protections=lambda: SecureRandom(seed=1))
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_damaged_result_file_is_refused(finished: Finished, job: Jobs, tmp_path: Path) -> None:

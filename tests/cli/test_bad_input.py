@@ -413,3 +413,19 @@ def test_the_job_of_these_tests_is_a_job(tmp_path: Path, call: Call) -> None:
     write_table(tmp_path / "table.csv")
     assert "secureboost" not in JOB  # the default kind: changes above put one in its place
     assert call("audit", write_job(tmp_path), "--out", tmp_path / "audit").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--to", "out.csv"], ["--to", "--predict", "--explain", "--export"]),
+        (["--background", "rows.csv"], ["--background", "--explain"]),
+        (["--predict", "rows.csv", "--background", "rows.csv"], ["--background", "--explain"]),
+        (["--export", "--background", "rows.csv"], ["--background", "--explain"]),
+    ],
+)
+def test_options_of_a_party_that_need_another_one(
+    tmp_path: Path, call: Call, options: list[str], words: list[str]
+) -> None:
+    refused(call("party", tmp_path / "job.toml", "--as", "telco", *options), *words)
+    assert not list(tmp_path.iterdir())

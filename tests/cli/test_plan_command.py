@@ -101,10 +101,19 @@ def test_bad_jobs_are_refused(call: Call, tmp_path: Path) -> None:
     refused(call("plan", tmp_path / "net.toml"), "net.toml", "pivodl", "secureboost")
 
 
-@pytest.mark.parametrize(("top", "record"), [("true", "full"), ("false", "epochs"), ("true", "digests")])
-def test_networks_tell_the_bytes_of_their_arrays(call: Call, tmp_path: Path, top: str, record: str) -> None:
+@pytest.mark.parametrize(
+    ("top", "record", "sent"),
+    [
+        ("true", "full", "same"),
+        ("false", "epochs", "same"),
+        ("true", "digests", "same"),
+        ("true", "full", "float16"),
+        ("false", "epochs", "float16"),
+    ],
+)
+def test_networks_tell_the_bytes_of_their_arrays(call: Call, tmp_path: Path, top: str, record: str, sent: str) -> None:
     """Exactly those of a run: what each party's view then holds, in bytes of arrays."""
-    more = f'epochs = 2\nbottom = "linear"\ntop = {top}\n[run]\nrecord = "{record}"\n'
+    more = f'epochs = 2\nbottom = "linear"\ntop = {top}\nwire_dtype = "{sent}"\n[run]\nrecord = "{record}"\n'
     (tmp_path / "net.toml").write_text(NET.replace("[parties]", "validation_size = 0.2\n[parties]") + more)
     planned = json.loads(call("plan", tmp_path / "net.toml", "--json").stdout)
     assert "view" in call("plan", tmp_path / "net.toml").stdout

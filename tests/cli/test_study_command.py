@@ -34,6 +34,8 @@ def test_bad_requests_are_refused(tmp_path: Path, call: Call) -> None:
     refused(call("study", "id2graph", "--table", 9, "--out", out), "table 9", "table 2")
     refused(call("study", "ica", "--figure", 4, "--out", out), "figure 4")
     refused(call("study", "ica", "--datasets", "synthetic3", "--out", out), "synthetic3", "synthetic1")
+    twice = ("--table", "criteo=one.csv", "--table", "criteo=two.csv")
+    refused(call("study", "label-inference", *twice, "--out", out), "--table", "'criteo'", "twice")
     assert call("study", "ica", "--seeds", 0, "--out", out).exit_code == 2
     assert not out.exists()
 

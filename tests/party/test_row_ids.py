@@ -79,6 +79,9 @@ def test_the_likely_cause(cause: str | None, theirs: list[str]) -> None:
     """Also where a few ids are missing."""
     assert told(numbered(60), theirs)["cause"] == cause
     assert told(numbered(60), theirs[:55])["cause"] == cause
+
+
+def test_ids_that_differ_by_case() -> None:
     assert told([f"K{row}" for row in range(60)], [f"k{row}" for row in range(60)])["cause"] == "case"
 
 

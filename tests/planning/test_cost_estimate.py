@@ -19,7 +19,6 @@ from labelward.errors import Code, InputError, JobError
 from labelward.federation.components import make_engine, with_defaults
 from labelward.federation.leakage_monitor import with_monitor
 from labelward.federation.train import train_variant
-from labelward.he import Counts
 from labelward.he.base import CiphertextFormat
 from labelward.he.lattice.spaced import SpacedData, SpacedRows
 from labelward.he.plain import PlainEngine
@@ -28,7 +27,6 @@ from labelward.planning.cost_estimate import estimate_cost
 from labelward.planning.cost_model import CostModel, cost_model, forecast
 from labelward.planning.estimate import NetworkLink, deployment_time, estimate
 from labelward.planning.monitor_cost import monitor_seconds
-from labelward.planning.unit_costs import UnitCosts, training_cost
 from labelward.planning.workload import RemoteShape
 from labelward.runs.short_names import variant_without_defaults
 from labelward.runs.training_record import TrainingRecord, read_record
@@ -329,31 +327,6 @@ def test_the_meter_is_estimated_to_read_when_it_does(rows: int) -> None:
         read = [one for one in seen if one * rows <= leakage_meter._LIGHT or one == trees or leakage_meter._is_due(one)]
         told = monitor_seconds((1 / rows, 0.0), [1], rows=(10, rows), trees={"telco": trees})
         assert told == pytest.approx(sum(read))
-
-
-def test_the_training_cost_is_that_of_the_paper() -> None:
-    """Equation 5: N_enc · T_enc + N_dec · T_dec + N_add · T_add."""
-    costs = UnitCosts(
-        engine="paillier",
-        kernel="",
-        bits=2048,
-        workers=1,
-        key=9.0,
-        owner_tables=9.0,
-        public_tables=9.0,
-        encrypt=0.25,
-        prepare=9.0,
-        sum_message=9.0,
-        add=0.5,
-        seal_message=9.0,
-        seal=9.0,
-        open_message=9.0,
-        decrypt=2.0,
-        travel=9.0,
-    )
-    counts = Counts(encryptions=8, additions=6, decryptions=3, ciphertexts=100, logical_sums=100, bytes=100)
-    assert training_cost(counts, costs) == 8 * 0.25 + 3 * 2.0 + 6 * 0.5
-    assert training_cost(Counts(), costs) == 0.0
 
 
 NETWORK = {"listener": "bank", "address": "127.0.0.1:1"}

@@ -15,12 +15,13 @@ import wiring
 from blames import blamed
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.lying_sums import LyingSums
-from labelward.errors import LabelwardError
+from labelward.errors import JobError, LabelwardError
 from labelward.messages.tree import LevelHistograms, ReadRows
 from labelward.party.view import View
 from labelward.protocols.secureboost.behavior import SumLies, _chains
 from labelward.protocols.secureboost.params import SecureBoost
 from labelward.protocols.secureboost.session import run_passive
+from refusals import refused
 from wiring import Run, Setting
 
 ROWS = 200
@@ -103,6 +104,12 @@ def test_a_won_split_may_hold_none_of_the_rows_asked_for(monkeypatch: pytest.Mon
 
 def test_an_honest_view_tells_this_attack_nothing(setting: Setting) -> None:
     assert read_of(setting.run().views["liar"], np.asarray(setting.labels, dtype=np.int64)) == (0, 0.5)
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+def test_other_than_two_classes_are_refused_before_a_party_lies(classes: int) -> None:
+    with refused(JobError, "unsupported", value=classes):
+        LyingSums().check_labels(ROWS, classes)
 
 
 @pytest.mark.parametrize("items", range(7))

@@ -12,15 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from sklearn.metrics import mutual_info_score
 
+from labelward.attacks.instance_spaces import observed_leaves
 from labelward.errors import FileFormatError, InputError, OutputError
 from labelward.federation.components import check_job, with_defaults
+from labelward.federation.simulation import VIEW
 from labelward.job import ComponentSpec, parse_job
+from labelward.party.view import View
 from labelward.report.study import StudyReport, write_study
 from labelward.report.study.verdicts import ablation_verdict
 from labelward.report.summary import Spread
-from labelward.runs.schema import RESULTS_FILE
+from labelward.runs.directory import data_folder
+from labelward.runs.schema import RESULTS_FILE, run_folder
 from labelward.studies import load_studies
 from labelward.studies.datasets import synthetic
 from labelward.studies.id2graph import ID2GRAPH
@@ -37,6 +43,7 @@ from labelward.studies.references import (
 from labelward.studies.results import information_by_tree, study_figures, study_versions
 from labelward.studies.run import STUDY_FILE, plan_study, run_study
 from labelward.studies.spec import (
+    ATTACKER,
     DefenseSpec,
     MetricColumn,
     Study,
@@ -202,12 +209,14 @@ def test_figures_are_those_of_the_rows(whole: Path) -> None:
     assert "labelward" in study_versions(result, whole)
 
 
-def test_information_by_tree_has_its_bounds(whole: Path) -> None:
-    result = run_study(TINY, whole, parts=["figure 3"])
-    for task, job in result.jobs.items():
-        information = information_by_tree(task, job, whole)
-        assert information.shape == (1,)
-        assert 0 <= information[0] <= np.log(2)
+def test_information_by_tree_is_that_of_scikit_learn(whole: Path) -> None:
+    for task in run_study(TINY, whole, parts=["figure 3"]).jobs:
+        folder = whole / task.path
+        truth = pq.read_table(data_folder(folder, task.seed) / "truth.parquet")["label"].to_numpy()
+        (leaves,) = observed_leaves(View.load(run_folder(folder, [], task.seed) / ATTACKER / VIEW))
+        expected = mutual_info_score(truth[leaves >= 0], leaves[leaves >= 0])
+        assert expected > 0
+        assert information_by_tree(task, whole) == pytest.approx([expected])
 
 
 def test_the_page_compares_ours_with_the_others(whole: Path) -> None:
@@ -426,6 +435,20 @@ def test_a_plan_runs_nothing_and_reads_what_is_there(tmp_path: Path) -> None:
     assert set(found["defended", PLACE]) == {1}
     with pytest.raises(InputError):
         plan_study(TINY, tmp_path / "study", parts=["table 9"])
+
+
+def test_a_plan_for_a_new_folder_writes_generated_tables(tmp_path: Path) -> None:
+    table = StudyDataset(name="generated", title="", generate=lambda seed: synthetic(60, 2, seed))
+    study = replace(TINY, datasets=(table,), parts=TINY.parts[-1:], printed={}, reference={})
+    out = tmp_path / "new" / "study"
+    plan_study(study, out, seeds=1)
+    assert [str(path.relative_to(out)) for path in out.rglob("*.*")] == ["tables/generated-1.parquet"]
+
+
+def test_fewer_than_one_process_is_refused_before_there_is_a_folder(tmp_path: Path) -> None:
+    with refused(InputError, "range", field="jobs", value=0):
+        run_study(TINY, tmp_path / "study", jobs=0)
+    assert not (tmp_path / "study").exists()
 
 
 @pytest.mark.slow

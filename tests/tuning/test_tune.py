@@ -30,7 +30,8 @@ from labelward.runs.schema import read_rows
 from labelward.tuning import evaluate as evaluation
 from labelward.tuning import ledger
 from labelward.tuning.evaluate import Evaluator, Plan, Task
-from labelward.tuning.ledger import Evaluation, FrontPoint
+from labelward.tuning.ledger import Evaluation, FrontPoint, Point
+from labelward.tuning.objectives import Figures
 from labelward.tuning.prefixes import begun_with, refusal
 from labelward.tuning.search import SEARCHES, Told
 from labelward.tuning.tune import TuneResult, tune
@@ -43,7 +44,7 @@ SETTING = {"model.trees": 4, "model.depth": 2, "local-trees.count": 1, "purity-t
 def evaluator(job: Job) -> Evaluator:
     assert job.tune is not None
     private = resolve_seeds([party.name for party in job.parties])
-    return Evaluator(Plan(job=job, section=job.tune, private={}, units=job.tune.units), private)
+    return Evaluator(Plan(job=job, private={name: seed.hex() for name, seed in private.items()}, units=job.tune.units))
 
 
 def files(result: TuneResult) -> tuple[list[str], tuple[FrontPoint, ...]]:
@@ -328,6 +329,38 @@ def test_a_search_varies_no_length_that_every_training_passes(small: Small, tmp_
         assert not evaluator(small(**keys)).fixed
 
 
+@pytest.mark.parametrize("handling", ["penalty", "feasible-first", "none"])
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_a_refused_setting_is_told_as_the_worst_so_far(
+    handling: str, scale: float, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also beside settings beyond the limits and, with a scale of 10, beyond the bounds."""
+    without_trainings(monkeypatch.setattr)
+    made, told, refusals = Evaluator.__call__, list[tuple[float, ...]](), 0
+
+    def sometimes(self: Evaluator, task: Task) -> Evaluation:
+        found = made(self, task)
+        if task.setting["model.depth"] == 3:
+            return msgspec.structs.replace(found, status="refused", points=())
+        values = tuple(scale * each for each in found.points[-1].values)
+        return msgspec.structs.replace(found, points=(Point(values),))
+
+    class Hearing(SEARCHES["random"]):  # type: ignore[misc]
+        def tell(self, found: Sequence[Told]) -> None:
+            nonlocal refusals
+            told.extend((*each.values, *each.excess) for each in found)
+            for each in found:
+                if each.setting["model.depth"] == 3:
+                    refusals += 1
+                    assert (np.array(told) <= (*each.values, *each.excess)).all()
+
+    monkeypatch.setattr(Evaluator, "__call__", sometimes)
+    monkeypatch.setitem(SEARCHES, "random", Hearing)  # type: ignore[arg-type]
+    limits = {"cost": 0.1, "leakage": 0.6}
+    tune(small(search="random", evaluations=30, handling=handling, constraints=limits), out=tmp_path / "out")
+    assert refusals > 3
+
+
 def test_rows_that_select_are_no_test_rows(small: Small) -> None:
     make = evaluator(small())
     full, chosen = make.data(1, "test", 1.0), make.data(1, "validation", 1.0)
@@ -402,6 +435,10 @@ def test_other_families_are_tuned_by_a_job_file_alone(
             "[[tune.variable]] model.depth: low",
         ),
         ({"objectives": ["utility", "speed"]}, JobError, "unknown", "[tune] objectives"),
+        ({"objectives": ["utility", "ciphertexts"]}, JobError, "unknown", "[tune] objectives"),
+        ({"objectives": ["utility", "top5"]}, JobError, "unknown", "[tune] objectives"),
+        ({"objectives": ["utility", "r2"]}, JobError, "unknown", "[tune] objectives"),
+        ({"objectives": ["utility", "instance-clustering.lift"]}, JobError, "unknown", "[tune] objectives"),
         ({"sections": {"attack": None}}, JobError, "missing", "[[attack]]"),
         ({"sections": {"run": {"seeds": [1, 2]}}}, JobError, "conflict", "[run] seeds"),
         ({"leakage": "id2graph"}, JobError, "unknown", "[tune] leakage"),
@@ -423,6 +460,20 @@ def test_bad_input_is_refused(
     with refused(error, code, field=field):
         tune(small(**keys), out=tmp_path / "out")
     assert not (tmp_path / "out" / ledger.LEDGER_FILE).exists()
+
+
+def test_fewer_than_one_process_is_refused_before_there_is_a_folder(small: Small, tmp_path: Path) -> None:
+    with refused(InputError, "range", field="jobs", value=0):
+        tune(small(), out=tmp_path / "out", jobs=0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_utility_without_a_metric_is_refused(small: Small) -> None:
+    """As where all scored rows with known labels are of one class."""
+    figures = Figures(utility={}, cost=1.0, costs={}, leakage={})
+    objectives = evaluator(small(objectives=["utility", "cost"])).objectives
+    with refused(JobError, "unsupported", field="[tune] objectives", value="utility"):
+        objectives.bounds(figures)
 
 
 def test_a_network_is_refused(table: Path, tmp_path: Path) -> None:

@@ -35,10 +35,10 @@ class LyingSums(Attack):
         """Lies about columns, which no check of sums finds."""
         return {"kind": self.kind}
 
-    def check_class_counts(self, rows: int, classes: int) -> None:
-        """Refuse more than two classes."""
+    def check_labels(self, rows: int, classes: int) -> None:
+        """See :meth:`Attack.check_labels`; there must be two classes."""
         if classes != 2:
-            reason = f"attack {self.kind!r} reads labels of two classes, not of {classes}"
+            reason = f"attack {self.kind!r} reads labels of two classes, not of {classes}; remove it"
             raise JobError(reason, code="unsupported", value=classes)
 
     def __call__(

@@ -34,7 +34,7 @@ from labelward.auditing.traffic import wire_flows
 from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables, warn_of_label_proxies
 from labelward.defenses import DEFENSES
 from labelward.defenses.leakage_meter import LeakageMeter
-from labelward.errors import DataError, InputError, JobError, LabelwardError, OutputError, PolicyError
+from labelward.errors import DataError, InputError, JobError, LabelwardError, OutputError
 from labelward.federation.components import (
     attack_with_defaults,
     check_job,
@@ -47,7 +47,6 @@ from labelward.federation.leakage_monitor import measure_view, monitored_chains,
 from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import (
     VIEW,
-    Protections,
     SimulationResult,
     insecure_reasons,
     key_info,
@@ -65,7 +64,6 @@ from labelward.party.view import View
 from labelward.planning.cost_model import CostModel, cost_model, estimate_or_none, forecast
 from labelward.policy.base import Policy
 from labelward.protocols.family import ModelFamily
-from labelward.rng import SecureRandom
 from labelward.runs.directory import (
     check_output,
     check_source,
@@ -112,7 +110,6 @@ def audit(
     *,
     force: bool = False,
     watch: Watch = no_log,
-    protections: Protections = SecureRandom,
     explained: bool = True,
     attackers: Sequence[str] = (),
     repeat: Sequence[Path] = (),
@@ -128,7 +125,6 @@ def audit(
         out: a new folder, or that of an audit of a job that differs in seeds, defenses and attacks only.
         force: clear a folder of an audit of any job first.
         watch: hears how far it is.
-        protections: where keys come from; a seeded source is refused.
         explained: look at what the bottom models of the first seed's runs learned, where the model has any.
         attackers: the parties that attack; all that the job's attacks name where none is named.
         repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
@@ -137,14 +133,9 @@ def audit(
 
     Raises:
         InputError: of any kind, before anything is written.
-        PolicyError: a defense does not fit model or data, or ``protections`` are seeded.
+        PolicyError: a defense does not fit model or data.
         EncryptionError: the engine does not offer the key's size.
     """
-    if protections().seeded:
-        raise PolicyError(
-            "an audit needs unpredictable keys; a seeded source of protection is for tests of protocols only",
-            code="insecure",
-        )
     job = with_defaults(_with_objects(job, attacks, defenses))
     check_job(job)
     check_output(out, job, "audit", force=force)
@@ -171,7 +162,7 @@ def audit(
         private = keep_seeds(out, private)
         engine = make_engine(job.encryption)
         try:
-            _Audit(job, out, source, private, listed, engine, watch, protections, explained, tuple(attackers)).run()
+            _Audit(job, out, source, private, listed, engine, watch, explained, tuple(attackers)).run()
         finally:
             engine.close()
         return read_rows(out)
@@ -322,7 +313,6 @@ class _Audit:
     attacks: tuple[ComponentSpec, ...]
     engine: Engine
     watch: Watch
-    protections: Protections
     explained: bool
     attackers: tuple[str, ...]
     done: set[str] = field(default_factory=set)
@@ -450,7 +440,6 @@ class _Audit:
                 seed=at.seed,
                 watch=self.watch,
                 detail=detail,
-                protections=self.protections,
                 deviation=deviation,
             )
         except LabelwardError as error:

@@ -26,7 +26,7 @@ from labelward.federation.components import (
 )
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.progress import Watch, no_log
-from labelward.federation.simulation import MODEL, VIEW, Protections, SimulationResult, simulate_job
+from labelward.federation.simulation import MODEL, VIEW, SimulationResult, simulate_job
 from labelward.he import Engine
 from labelward.job import ComponentSpec, Job, Variant
 from labelward.leakage.run_attack import AttackResult, attack_and_score
@@ -35,7 +35,7 @@ from labelward.party.checkpoint import Checkpoints
 from labelward.party.joined_view import SEPARATOR, JoinedView
 from labelward.party.view import View
 from labelward.protocols.family import PartyShare, attacker_data
-from labelward.rng import PrivateSeed, SecureRandom
+from labelward.rng import PrivateSeed
 from labelward.runs.checks import Metrics
 from labelward.runs.malicious_runs import MaliciousRun, malicious_behavior
 from labelward.runs.schema import Cost
@@ -151,7 +151,6 @@ def measure(
     private: Mapping[str, PrivateSeed] | None = None,
     folder: Path | None = None,
     watch: Watch = no_log,
-    protections: Protections = SecureRandom,
     checkpoints: Mapping[str, Checkpoints] | None = None,
 ) -> Measured:
     """Train one variant of a job, attack the views, and score both; with the same seeds, as :func:`audit` does.
@@ -168,7 +167,6 @@ def measure(
         private: private seeds by party; a party without one draws a new one.
         folder: gets views and model shares; None: nothing is written.
         watch: hears of the progress.
-        protections: where keys come from.
         checkpoints: by party, get its states between rounds.
 
     Raises:
@@ -201,7 +199,6 @@ def measure(
             folder,
             seed=seed,
             watch=watch,
-            protections=protections,
             checkpoints=checkpoints,
         )
     finally:
@@ -226,7 +223,6 @@ def run_training(
     seed: int,
     watch: Watch = no_log,
     detail: str = "",
-    protections: Protections = SecureRandom,
     deviation: MaliciousRun | None = None,
     checkpoints: Mapping[str, Checkpoints] | None = None,
 ) -> FinishedTraining:
@@ -251,7 +247,6 @@ def run_training(
         folder,
         seed=seed,
         progress=lambda what, done, total: watch(what, done, total, detail),
-        protections=protections,
         deviation=deviation,
         checkpoints=checkpoints,
     )

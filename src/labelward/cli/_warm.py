@@ -25,13 +25,13 @@ COMPILING: Final = "compiling kernels, once, about 30 s"
 _PARTS: Final = ("encryption", "attacks")
 
 
-def warm(*, quiet: bool = False) -> None:
+def warm() -> None:
     """Compile the kernels of training, encryption and attacks on trees, side by side, with a bar on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    shown = not quiet and sys.stderr.isatty()
-    if not (quiet or shown):
+    shown = sys.stderr.isatty()
+    if not shown:
         typer.echo(COMPILING, err=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with (

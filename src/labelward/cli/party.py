@@ -94,6 +94,10 @@ def party_command(
 
     folder = out or job_file.with_name(f"{job_file.stem}-{name}")
     purpose = _purpose(rows, explained, export=export)
+    if purpose == "train" and result is not None:
+        raise InputError("needs --predict, --explain or --export; add one", code="conflict", field="--to")
+    if purpose != "explain" and background is not None:
+        raise InputError("needs --explain; add it", code="conflict", field="--background")
     with RunLog(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as log, _log_end(log), prefix_job_file(job_file):
         notice = EarlyNotice(job_file=job_file, party=name, purpose=purpose, folder=folder, log=log)
         with notice.until_joined() as join:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -131,16 +131,11 @@ def _as_json(found: CostEstimate) -> dict[str, Any]:
 
 
 def _print(found: CostEstimate) -> None:
-    from labelward.report.formatting import count, data_size, duration
+    from labelward.report.formatting import count, data_size
 
     estimate, costs = found.estimate, found.costs
-    phases = list(dict.fromkeys(phase for each in estimate.phases.values() for phase in each))
-    lines = [(phase, *(_time(estimate.phases[name].get(phase)) for name in found.parties)) for phase in phases]
-    lines += [
-        ("all phases", *(duration(sum(estimate.phases[name].values())) for name in found.parties)),
-        ("bytes sent", *(data_size(estimate.bytes[name]) for name in found.parties)),
-        ("peak memory", *(data_size(estimate.memory[name]) for name in found.parties)),
-    ]
+    lines = _phase_lines(estimate.phases, estimate.bytes, found.parties)
+    lines.append(("peak memory", *(data_size(estimate.memory[name]) for name in found.parties)))
     kernel = f"{costs.kernel}, " if costs.kernel else ""
     bits = f", {costs.bits} bits" if costs.bits else ""
     title = f"{found.dataset or 'remote data'}, {count(found.rows)} training rows, {costs.engine}{bits}"
@@ -150,6 +145,20 @@ def _print(found: CostEstimate) -> None:
     print_table(f"Measured here: {kernel}{workers}", ("operation", "µs"), units, words=1)
     for sentence in _sentences(found):
         say(sentence)
+
+
+def _phase_lines(
+    phases: Mapping[str, Mapping[str, float]], sent: Mapping[str, int], parties: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """Return the lines of a table: seconds of each phase and of all, and bytes sent, by party."""
+    from labelward.report.formatting import data_size, duration
+
+    names = dict.fromkeys(phase for each in phases.values() for phase in each)
+    return [
+        *((phase, *(_time(phases[name].get(phase)) for name in parties)) for phase in names),
+        ("all phases", *(duration(sum(phases[name].values())) for name in parties)),
+        ("bytes sent", *(data_size(sent[name]) for name in parties)),
+    ]
 
 
 def _print_network(found: NetTraffic) -> None:
@@ -172,12 +181,7 @@ def _print_network(found: NetTraffic) -> None:
 def _print_logistic(found: LogisticCost) -> None:
     from labelward.report.formatting import count, data_size, duration
 
-    phases = list(dict.fromkeys(phase for each in found.phases.values() for phase in each))
-    lines = [(phase, *(_time(found.phases[name].get(phase)) for name in found.parties)) for phase in phases]
-    lines += [
-        ("all phases", *(duration(sum(found.phases[name].values())) for name in found.parties)),
-        ("bytes sent", *(data_size(found.bytes[name]) for name in found.parties)),
-    ]
+    lines = _phase_lines(found.phases, found.bytes, found.parties)
     bits = f", {found.bits} bits" if found.bits else ""
     title = f"{found.dataset or 'remote data'}, {count(found.rows)} training rows, {found.engine}{bits}"
     print_table(title, ("phase", *found.parties), lines, words=1)

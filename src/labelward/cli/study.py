@@ -101,6 +101,8 @@ def _tables(given: Sequence[str]) -> tuple[list[int], dict[str, Path]]:
     for each in given:
         name, equals, file = each.partition("=")
         if equals and name and file:
+            if name in files:
+                raise InputError(f"{name!r} is given twice", code="duplicate", field="--table", value=name)
             files[name] = Path(file)
         elif each.isdecimal():
             numbers.append(int(each))

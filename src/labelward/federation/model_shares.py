@@ -81,25 +81,15 @@ def default_seed(job: Job, earlier: Path | None) -> int:
 
 def _share(programs: ModelFamily[Any], folder: Path, party: str, parties: tuple[str, ...], kind: str) -> PartyShare:
     share: PartyShare = programs.load(folder)
-    if share.party != party:
-        raise FileFormatError(
-            f"the share of party {share.party!r} lies in the folder of {party!r}",
-            code="other-run",
-            field=str(folder),
-            value=share.party,
-        )
-    if share.parties != parties:
-        raise FileFormatError(
+    for has, wanted, reason in (
+        (share.party, party, f"the share of party {share.party!r} lies in the folder of {party!r}"),
+        (
+            share.parties,
+            parties,
             f"a share of a model of the parties {', '.join(share.parties)}; the job has {', '.join(parties)}",
-            code="other-run",
-            field=str(folder),
-            value=share.parties,
-        )
-    if share.kind != kind:
-        raise FileFormatError(
-            f"a share of a model of kind {share.kind!r}; the job has {kind!r}",
-            code="other-run",
-            field=str(folder),
-            value=share.kind,
-        )
+        ),
+        (share.kind, kind, f"a share of a model of kind {share.kind!r}; the job has {kind!r}"),
+    ):
+        if has != wanted:
+            raise FileFormatError(reason, code="other-run", field=str(folder), value=has)
     return share

@@ -71,10 +71,6 @@ class PricingEngine(CountingEngine):
     def __init__(self, priced: Engine, bits: int) -> None:
         super().__init__(priced, priced.key_bits(bits))
         self._lock = threading.Lock()
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin to count anew."""
         self.counts, self.unpacked, self._sum_bytes = Counts(), Counts(), 0
         self._rows, self._row_bytes = 0, 0
         self.layout: Layout | None = None

@@ -64,7 +64,8 @@ def estimate_traffic(
 
 
 def _traffic(job: Job, params: SplitNet, workload: Workload, variant: str) -> NetTraffic:
-    data, item = workload.data, 8 if params.dtype == "float64" else 4
+    data, own_item = workload.data, 8 if params.dtype == "float64" else 4
+    item = 2 if params.wire_dtype == "float16" else own_item
     rows, classes = data.rows, len(data.labels.classes)
     outputs = 1 if params.loss == "logistic" else max(classes, 1)
     width = params.bottom_outputs(outputs)
@@ -73,7 +74,7 @@ def _traffic(job: Job, params: SplitNet, workload: Workload, variant: str) -> Ne
     validated = item * data.validation * width * params.epochs
     predicted = item * data.test * width
     order, kept = _PLACE_BYTES * rows * params.epochs, job.run.record != "digests"
-    own = trained if job.run.record == "epochs" else 0
+    own = own_item * rows * width * params.epochs if job.run.record == "epochs" else 0
     received = len(passive) * (trained + validated + predicted)
     return NetTraffic(
         dataset=workload.dataset,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he import Counts, Engine, Layout, PrivateKey
+from labelward.he import Engine, Layout, PrivateKey
 from labelward.he.base import CipherBlock, EncryptedSums
 from labelward.messages.codec import decode, encode, redacted
 from labelward.messages.tree import LevelHistograms
@@ -72,18 +72,6 @@ class OperationShape:
     rows: int  # of a tree; no more are encrypted
     columns: int  # of the largest message of sums at a root
     bins: int  # of each of these columns
-
-
-def training_cost(counts: Counts, costs: UnitCosts) -> float:
-    """Return seconds of all operations with the key: N_enc · T_enc + N_dec · T_dec + N_add · T_add.
-
-    Reference: Equation 5 of the CMOSB paper. Operations are on our ciphertexts, each of which holds several numbers;
-    sealing is left out, as it is there.
-
-    Args:
-        counts: of all parties of a training together.
-    """
-    return counts.encryptions * costs.encrypt + counts.decryptions * costs.decrypt + counts.additions * costs.add
 
 
 _kept: dict[tuple[Any, ...], UnitCosts] = {}

@@ -12,10 +12,20 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from labelward.errors import OutputError
+from labelward.errors import InputError, OutputError
 
 _NATIVE_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables from which torch, numpy and scipy take their number of threads when they are loaded."""
+
+
+def check_jobs(jobs: int) -> None:
+    """Refuse fewer than one process.
+
+    Raises:
+        InputError: with their number.
+    """
+    if jobs < 1:
+        raise InputError(f"must be at least 1, not {jobs}", code="range", field="jobs", value=jobs)
 
 
 @contextlib.contextmanager
@@ -24,8 +34,8 @@ def worker_pool(
 ) -> Iterator[ProcessPoolExecutor]:
     """Open worker processes, which are ended where the block raises, and waited for in any case.
 
-    Each has an equal part of the cores for the threads of linear algebra, unless the user chose their number: threads of
-    several processes on one core wait for each other, busily (Gaussian processes in two workers on two cores: three
+    Each has an equal part of the cores for the threads of linear algebra, unless the user chose their number: threads
+    of several processes on one core wait for each other, busily (Gaussian processes in two workers on two cores: three
     times the seconds).
 
     Args:

@@ -81,7 +81,7 @@ def study_versions(result: StudyResult, out: Path) -> dict[str, str]:
     return {name: ", ".join(each) for name, each in versions.items()}
 
 
-def information_by_tree(task: StudyTask, job: Job, out: Path) -> NDArray[np.float64]:
+def information_by_tree(task: StudyTask, out: Path) -> NDArray[np.float64]:
     """Return float64 [trees]: mutual information, in nats, of the labels and the leaves that the attacker observes.
 
     For each tree on the rows of its sample, in the undefended training of a task.
@@ -89,11 +89,8 @@ def information_by_tree(task: StudyTask, job: Job, out: Path) -> NDArray[np.floa
     Raises:
         FileFormatError: the stored view is damaged.
     """
-    import pyarrow.parquet as pq
-
     folder = out / task.path
-    truth = pq.read_table(data_folder(folder, task.seed) / "truth.parquet")["label"].to_numpy(zero_copy_only=False)
-    _, labels = np.unique(truth, return_inverse=True)
+    labels = _true_classes(folder, task.seed)
     leaves = observed_leaves(View.load(run_folder(folder, [], task.seed) / ATTACKER / VIEW))
     return np.array([joint_information(tree[tree >= 0], labels[tree >= 0]) for tree in leaves])
 
@@ -107,11 +104,8 @@ def embeddings_by_class(task: StudyTask, job: Job, out: Path) -> dict[str, dict[
         DataError: the task kept no embeddings of epochs.
         FileFormatError: a stored view is damaged.
     """
-    import pyarrow.parquet as pq
-
     folder, full = out / task.path, with_defaults(job)
-    truth = pq.read_table(data_folder(folder, task.seed) / "truth.parquet")["label"].to_numpy(zero_copy_only=False)
-    _, labels = np.unique(truth, return_inverse=True)
+    labels = _true_classes(folder, task.seed)
     names = [NO_DEFENSE, *(each.name for each in task.setting.defenses.get(task.model, ()))]
     found: dict[str, dict[str, tuple[Floats, Floats]]] = {}
     for variant, name in zip(full.variants(), names, strict=True):
@@ -121,6 +115,14 @@ def embeddings_by_class(task: StudyTask, job: Job, out: Path) -> dict[str, dict[
             if values is not None:
                 found.setdefault(name, {})[party.name] = (values[labels == 0, 0], values[labels == 1, 0])
     return found
+
+
+def _true_classes(folder: Path, seed: int) -> NDArray[np.int64]:
+    """Return int64 [training rows]: the number of each row's true class, which an audit stored."""
+    import pyarrow.parquet as pq
+
+    truth = pq.read_table(data_folder(folder, seed) / "truth.parquet")["label"].to_numpy(zero_copy_only=False)
+    return np.asarray(np.unique(truth, return_inverse=True)[1], np.int64)
 
 
 def _search_figures(task: StudyTask, folder: Path) -> dict[FigureKey, float]:

@@ -21,7 +21,7 @@ from labelward.federation.simulation import VIEW
 from labelward.job import Job
 from labelward.runs.directory import relocate_table
 from labelward.runs.secure_files import LOCK_FILE, atomic_write, directory_lock, output_errors, private_folder
-from labelward.runs.worker_process import worker_pool
+from labelward.runs.worker_process import check_jobs, worker_pool
 from labelward.studies.attribute_inference import ensure_attribute_inference
 from labelward.studies.own_tables import read_own, with_own_tables
 from labelward.studies.searches import store_hypervolumes
@@ -74,11 +74,12 @@ def run_study(
         watch: receives the progress of tasks as event ``"runs"``.
 
     Raises:
-        InputError: an unknown part or dataset, or a dataset that none of the parts shows.
+        InputError: an unknown part or dataset, or a dataset that none of the parts shows; or ``jobs`` below 1.
         DataError: a file is not the dataset that it is given as.
         OutputError: the folder holds something else, cannot be written, or is used by another process; or a worker
             process was killed.
     """
+    check_jobs(jobs)
     study = with_own_tables(study, tables or {})
     _selected(study, parts, datasets)  # what cannot be is refused before there is a folder
     with _claim_folder(out, study):
@@ -96,9 +97,19 @@ def run_study(
 def plan_study(
     study: Study, out: Path, *, parts: Sequence[str] = (), datasets: Sequence[str] = (), seeds: int | None = None
 ) -> StudyResult:
-    """Return what :func:`run_study` would run, with the same arguments and errors; nothing runs.
+    """Return what :func:`run_study` would run; nothing is trained.
 
     What an unfinished study has stored so far, :func:`~labelward.studies.results.study_figures` reads from it.
+
+    Args:
+        study: with the user's own tables, if it has any.
+        out: the study's folder, or a new one; gets the tables that a dataset generates or converts.
+        parts, datasets, seeds: as :func:`run_study` takes them.
+
+    Raises:
+        InputError: an unknown part or dataset, or a dataset that none of the parts shows.
+        DataError: a file of the user's cannot be read.
+        OutputError: the folder cannot be written.
     """
     selected, requested = _selected(study, parts, datasets)
     own = {each.name for each in study.own}
@@ -189,6 +200,8 @@ def _job(study: Study, out: Path, task: StudyTask, columns: Mapping[str, tuple[s
     import pyarrow.parquet as pq
 
     made_from = task.seed if dataset.file is None else f"own-{_file_digest(dataset.file)}"  # the same for any seed
+    with output_errors(out):
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = private_folder(out / _TABLES).resolve() / f"{dataset.name}-{made_from}.parquet"
     if not path.exists():
         with atomic_write(path) as file:

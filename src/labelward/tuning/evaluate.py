@@ -27,6 +27,7 @@ from labelward.party.checkpoint import RememberedStates
 from labelward.planning.cost_model import cost_model
 from labelward.planning.counting_engine import PricingEngine
 from labelward.planning.textbook_paillier import textbook_units
+from labelward.rng import PrivateSeed
 from labelward.runs.private_seeds import Seeds
 from labelward.runs.schema import Cost
 from labelward.tuning.epochs import EpochScorer
@@ -66,13 +67,12 @@ class Plan:
     """What all evaluations of a search share; it travels to worker processes.
 
     Attributes:
-        job: with its ``[tune]``.
-        seeds: private seeds by party.
+        job: completed, with its ``[tune]``.
+        private: private seeds by party, hexadecimal.
         units: seconds of an operation; empty before they are known.
     """
 
     job: Job
-    section: TuneSection
     private: Mapping[str, str]
     units: Mapping[str, float] = field(default_factory=dict)
 
@@ -85,14 +85,15 @@ class Evaluator:
         DataError: the data cannot be used.
     """
 
-    def __init__(self, plan: Plan, private: Seeds) -> None:
-        self.plan, self.section, self.private = plan, plan.section, private
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.section = plan, plan.job.tune or TuneSection()
+        self.private: Seeds = {party: PrivateSeed.from_hex(text) for party, text in plan.private.items()}
         self.seed = plan.job.run.seeds[0]
         self.source: RawTables = load_tables(plan.job)
         full = self._full(self.seed)
         self.classes = len(full.classes)
-        self.space = Space.of(plan.job, plan.section.variables, self.classes)
-        self.objectives = Objectives(plan.job, plan.section, self.classes)
+        self.space = Space.of(plan.job, self.section.variables, self.classes)
+        self.objectives = Objectives(plan.job, self.section, self.classes)
         self.digest, self.version = _digest(full), version("labelward")
         # the digest stands for the table, which may have been moved
         self._base = dataclasses.replace(
@@ -347,12 +348,17 @@ class _Run:
         costs: dict[str, float] = {"seconds": cost.seconds, "bytes": wire, "messages": cost.messages}
         costs |= {name: getattr(packed, name) for name in ("encryptions", "additions", "decryptions")}
         chosen = single if section.cost == "unpacked" else packed
-        operations = 0.0
-        if units:
-            operations = chosen.encryptions * units["encrypt"] + chosen.decryptions * units["decrypt"]
-            operations += chosen.additions * units["add"]
+        operations = _operation_seconds(chosen, units)
         main = {"seconds": cost.seconds + operations, "bytes": float(wire)}.get(section.cost, operations)
         return Figures(utility=utility, cost=main, costs=costs, leakage=leakage)
+
+
+def _operation_seconds(counts: Counts, units: Mapping[str, float]) -> float:
+    """Return N_enc · T_enc + N_dec · T_dec + N_add · T_add, Equation 5 of the CMOSB paper; without units 0."""
+    if not units:
+        return 0.0
+    seconds = counts.encryptions * units["encrypt"] + counts.decryptions * units["decrypt"]
+    return seconds + counts.additions * units["add"]
 
 
 @cache

@@ -18,10 +18,10 @@ import numpy as np
 from labelward.errors import JobError, unknown_name
 from labelward.job import ComponentSpec, Job, TuneSection
 from labelward.metrics.registry import MATCHED, METRICS, find_metric
-from labelward.runs.schema import Cost
 from labelward.tuning.pareto import Points
 
 ICA = "instance-clustering"
+_COSTS = ("seconds", "bytes", "messages", "encryptions", "additions", "decryptions")
 _MOST_LOSS = 0.5
 _DIGITS = 10
 
@@ -53,7 +53,7 @@ class Objectives:
 
     def __post_init__(self) -> None:
         kinds = [attack.kind for attack in self.job.attacks]
-        known = ["utility", "cost", "leakage", *METRICS, *(name for name in Cost.__struct_fields__)]
+        known = ["utility", "cost", "leakage", *METRICS, *_COSTS]
         for name in self.section.objectives:
             kind, dot, metric = name.partition(".")
             if name not in known and not (dot and kind in kinds and metric):
@@ -90,16 +90,20 @@ class Objectives:
         return tuple(float(f"{self._value(name, figures):.{_DIGITS}g}") for name in self.names)
 
     def bounds(self, dearest: Figures) -> Points:
-        """Return fixed bounds, float64 [2, objectives]: they depend on no other setting than the dearest one."""
+        """Return fixed bounds, float64 [2, objectives]: they depend on no other setting than the dearest one.
+
+        Raises:
+            JobError: an objective that this job does not give.
+        """
         best, worst = [], []
         for name in self.names:
-            low, high = 0.0, 1.0
+            value, low, high = self._value(name, dearest), 0.0, 1.0
             if name == "utility":
                 high = _MOST_LOSS
             elif name == "leakage":
                 low = 1.0 / self.classes if self.classes else 0.0
-            elif name == "cost" or not find_metric(name.rpartition(".")[2]).unit_scale or name in dearest.costs:
-                high = max(self._value(name, dearest), np.finfo(np.float64).tiny)
+            elif name == "cost" or name in dearest.costs or not find_metric(name.rpartition(".")[2]).unit_scale:
+                high = max(value, np.finfo(np.float64).tiny)
             best.append(low)
             worst.append(high)
         return np.array([best, worst])
@@ -123,7 +127,7 @@ class Objectives:
 
     def _value(self, name: str, figures: Figures) -> float:
         if name == "utility":
-            return 1.0 - figures.utility[self.utility_metric]
+            return 1.0 - self._utility(figures)
         if name == "cost":
             return figures.cost
         if name == "leakage":
@@ -143,3 +147,12 @@ class Objectives:
             reason = f"no result row of this job has {name!r}"
             raise JobError(reason, code="unknown", field="[tune] objectives", value=name)
         return max(found)
+
+    def _utility(self, figures: Figures) -> float:
+        if self.utility_metric not in figures.utility:
+            reason = (
+                "'utility' cannot be measured, since the scored rows with known labels lack a class; use a larger "
+                "[tune] validation"
+            )
+            raise JobError(reason, code="unsupported", field="[tune] objectives", value="utility")
+        return figures.utility[self.utility_metric]

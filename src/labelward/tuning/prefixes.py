@@ -81,7 +81,7 @@ def begun_with(whole: int) -> int:
     return whole // 4
 
 
-def rounds_of(trees: int, job: Job, variant: Variant) -> tuple[int, int]:
+def rounds_of(trees: int, variant: Variant) -> tuple[int, int]:
     """Return the rounds of a training of so many trees, and those in which passive parties take part."""
     local = next((each.params for each in variant.chain if each.kind == "local-trees"), None)
     if local is None:
@@ -113,7 +113,7 @@ class PrefixScorer:
 
     def rounds(self, trees: int) -> int:
         """Return the rounds of a training of so many trees."""
-        return rounds_of(trees, self.training.job, self.training.variant)[0]
+        return rounds_of(trees, self.training.variant)[0]
 
     def margins(self, trees: int) -> NDArray[np.float64]:
         """Return the margins of the scored rows by the first trees."""
@@ -131,7 +131,7 @@ class PrefixScorer:
 
     def first(self, trees: int) -> FinishedTraining:
         """Return the training as attackers saw it after the first trees."""
-        seen = rounds_of(trees, self.training.job, self.training.variant)[1] * self._apart
+        seen = rounds_of(trees, self.training.variant)[1] * self._apart
         views = {party: view.first_trees(seen) for party, view in self.training.views.items()}
         return dataclasses.replace(self.training, views=views, joined={})
 

@@ -91,17 +91,6 @@ class Variable:
             value = self.off if abs(value - self.off) <= near else value
         return min(max(float(f"{value:.{_DIGITS}g}"), self.low), self.high)
 
-    def place(self, value: Value) -> float:
-        """Return where a value is between 0 and 1; the opposite of :meth:`at`, for the middle of a whole number."""
-        if self.choices:
-            return (self.choices.index(value) + 0.5) / len(self.choices)
-        number = float(value)
-        if self.whole:
-            return (number - self.low + 0.5) / (self.high - self.low + 1)
-        if self.log:
-            return math.log(number / self.low) / math.log(self.high / self.low)
-        return (number - self.low) / (self.high - self.low)
-
 
 @dataclass(frozen=True)
 class Space:
@@ -206,14 +195,14 @@ def _variable(job: Job, given: TuneVariable) -> Variable:
         for choice in given.choices:
             for each in _chain(str(choice)):
                 if each not in defenses:
-                    raise _refused(given, unknown_name("defense", each, defenses), each)
+                    raise _refused(unknown_name("defense", each, defenses), each)
         return Variable(name=CHAIN, choices=given.choices)
     if kind != "model" and kind not in defenses:
-        raise _refused(given, unknown_name("defense", kind, ["model", CHAIN, *defenses]), kind)
+        raise _refused(unknown_name("defense", kind, ["model", CHAIN, *defenses]), kind)
     owner: type[Any] = models[job.model.kind] if kind == "model" else defenses[kind]
     takes = [name for name, each in owner.__dataclass_fields__.items() if each.init]
     if parameter not in takes:
-        raise _refused(given, unknown_name("parameter", parameter, takes), parameter)
+        raise _refused(unknown_name("parameter", parameter, takes), parameter)
     annotation, inner = parameter_annotation(owner, parameter)
     off = _OFF.get(given.name) if given.off is None else given.off
     for key in ("choices",) if given.choices else ("low", "high"):
@@ -231,5 +220,5 @@ def _variable(job: Job, given: TuneVariable) -> Variable:
     return Variable(name=given.name, low=given.low, high=given.high, whole=whole, log=given.log, off=off)
 
 
-def _refused(given: TuneVariable, reason: str, value: str) -> JobError:
+def _refused(reason: str, value: str) -> JobError:
     return JobError(reason, code="unknown", field="[[tune.variable]] name", value=value)

@@ -22,6 +22,7 @@ from labelward.job import Job, TuneSection, TuneVariable
 from labelward.runs.directory import check_output, locked_output
 from labelward.runs.private_seeds import keep_seeds, resolve_seeds
 from labelward.runs.secure_files import atomic_write, private_folder, write_json
+from labelward.runs.worker_process import check_jobs
 from labelward.tuning import ledger
 from labelward.tuning.confirm import confirm, confirmed_seeds
 from labelward.tuning.constraints import excesses, feasible, penalized
@@ -81,6 +82,7 @@ def tune(
         DependencyError: Optuna or pymoo is not installed.
     """
     require_libraries()
+    check_jobs(jobs)
     section = job.tune or TuneSection()
     if space:
         section = dataclasses.replace(section, variables=tuple(space))
@@ -88,8 +90,8 @@ def tune(
     _check(job)
     check_output(out, job, "tune", force=force)
     private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
-    plan = Plan(job=job, section=section, private={party: seed.hex() for party, seed in private.items()})
-    evaluator = Evaluator(plan, private)
+    plan = Plan(job=job, private={party: seed.hex() for party, seed in private.items()})
+    evaluator = Evaluator(plan)
     search = SEARCHES[section.search](evaluator.searched, section, job.run.seeds[0])
     with locked_output(out, job, "tune", force=force):
         keep_seeds(out, private)
@@ -170,6 +172,11 @@ class _Tuning:
     spent: float = 0.0
     cheapest: float | None = None
     asked: dict[str, Evaluation] = field(default_factory=dict)
+    worst: tuple[float, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        best, worst = self.record.bounds
+        self.worst = tuple(2 * high - low for low, high in zip(best, worst, strict=True))
 
     def search_all(self) -> list[Evaluation]:
         """Return all evaluations of the search, in the order in which it asked."""
@@ -220,6 +227,7 @@ class _Tuning:
         found = [self.held.known[key] for key, _ in tasks]
         self.asked |= {each.key: each for each in found}
         self._keep_cheapest(found)
+        self._keep_worst(found)
         self._check_failures()
         return found
 
@@ -280,6 +288,11 @@ class _Tuning:
                     cost = point.values[place]
                     self.cheapest = cost if self.cheapest is None else min(self.cheapest, cost)
 
+    def _keep_worst(self, found: Sequence[Evaluation]) -> None:
+        """Keep the largest figure of each objective, which may lie beyond its bound: a log loss has none."""
+        points = [point.values for each in found for point in each.points]
+        self.worst = tuple(max(values) for values in zip(self.worst, *points, strict=True))
+
     def _check_failures(self) -> None:
         failed = [each for each in self.asked.values() if each.status == "failed"]
         if len(failed) >= _FAILURES and 2 * len(failed) > len(self.asked):
@@ -292,23 +305,21 @@ class _Tuning:
 
     def _values(self, evaluation: Evaluation) -> tuple[float, ...]:
         """Return what the strategy hears."""
-        if evaluation.points:
-            return penalized(self.evaluator.section, self._heard(evaluation))
-        best, worst = self.record.bounds
-        return tuple(2 * high - low for low, high in zip(best, worst, strict=True))
+        return penalized(self.evaluator.section, self._heard(evaluation))
 
     def _excess(self, evaluation: Evaluation) -> tuple[float, ...]:
-        section = self.evaluator.section
-        if evaluation.points:
-            return excesses(section, self._heard(evaluation))
-        return (1.0,) * len(section.constraints)
+        found = excesses(self.evaluator.section, self._heard(evaluation))
+        return found if evaluation.points else tuple(max(1.0, each) for each in found)
 
     def _heard(self, evaluation: Evaluation) -> tuple[float, ...]:
         """Return the figures that stand for a training: of its last point, be it cut short or whole.
 
         Where the search varies no length, they are those of the longest within all limits, if there is any; with one
-        objective, of the best of these.
+        objective, of the best of these. One that was refused or failed has the worst of all so far, and worse than the
+        bounds.
         """
+        if not evaluation.points:
+            return self.worst
         values, section = [each.values for each in evaluation.points], self.evaluator.section
         if not self.evaluator.fixed:
             return values[-1]

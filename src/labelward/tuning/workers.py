@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from typing import Protocol
 
-from labelward.rng import PrivateSeed
 from labelward.runs.worker_process import worker_pool
 from labelward.tuning.evaluate import Evaluator, Plan, Task
 from labelward.tuning.ledger import Evaluation
@@ -41,7 +40,7 @@ _own: list[Evaluator] = []
 
 
 def _open(plan: Plan) -> None:
-    _own[:] = [Evaluator(plan, {party: PrivateSeed.from_hex(text) for party, text in plan.private.items()})]
+    _own[:] = [Evaluator(plan)]
 
 
 def _evaluate(task: Task) -> Evaluation:

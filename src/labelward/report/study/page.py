@@ -390,8 +390,8 @@ class StudyReport:
         tables, images = [], []
         for dataset, model, _ in self._pairs(part):
             found = [
-                information_by_tree(task, job, self._out)
-                for task, job in self.result.jobs.items()
+                information_by_tree(task, self._out)
+                for task in self.result.jobs
                 if (task.setting.name, task.dataset, task.model) == (part.settings[0], dataset, model)
                 and task.path not in self.result.failed
             ]
