@@ -169,6 +169,10 @@ def test_an_account_refuses_what_it_does_not_cover() -> None:
     with refused(PolicyError, "inapplicable", field="defense 'noisy-gradients'"):
         begun(accounted(), replace(SETUP, passive=()))
     check_hooks([NoisyGradients(scale=1.0)], frozenset(NET_POINTS), replace(SETUP, stops_early=True))
+    for setup in (replace(SETUP, stops_early=True), replace(SETUP, continues=True)):
+        with refused(PolicyError, "inapplicable"):
+            check_hooks([Ppdl(theta=0.5, epsilon=1.0)], frozenset(NET_POINTS), setup)
+        check_hooks([Ppdl(theta=0.5, epsilon=1.0, form="published")], frozenset(NET_POINTS), setup)
 
 
 # -- gradient compression ----------------------------------------------------------------------------------------------

@@ -265,6 +265,30 @@ def test_who_is_told_what() -> None:
     assert not any(list(view.received(MaskedSums)) for view in ended.views.values())
 
 
+def test_weights_of_leaves_are_told_to_holders_of_labels_in_the_node() -> None:
+    """A holder of a hundredth of the labels is told those of few leaves, each below a node of which it labels rows."""
+    data, ended, joined = trained(job_of({"bank": 0.01, "clinic": 0.99}, THREE, model="min_node_rows = 2\ntrees = 4"))
+    held, allowed, pairs = data.holds("bank")[: len(data.parties[0].train)], set[tuple[float, float]](), 0
+    for tree in joined.trees:
+        sides = [
+            joined.records[owner][at].goes_left(data.parties[owner].train)
+            for owner, at in zip(tree.owners, tree.records, strict=True)
+        ]
+        reached = np.array(tree.leaves)[route_rows(*tree.branches(), np.stack(sides))]
+        weights = dict(zip(tree.leaves, tree.weights, strict=True))
+        for node in tree.nodes:
+            left, right = 2 * node + 1, 2 * node + 2
+            if {left, right} <= weights.keys():
+                pairs += 1
+                if held[np.isin(reached, (left, right))].any():
+                    allowed.add((weights[left], weights[right]))
+    view = ended.views["bank"]
+    told = [tuple(pair) for each in view.received(ChildTotals) for pair in each.message.weights.value.unpack().tolist()]
+    assert told
+    assert {*told} <= allowed
+    assert len(allowed) < pairs
+
+
 def test_attacks_see_the_nodes_whose_rows_a_party_is_told() -> None:
     """The leaves below its own splits, and below those of others the node above."""
     data, ended, joined = trained(job_of({"bank": 0.5, "clinic": 0.5}, THREE, model="min_node_rows = 30\ntrees = 2"))
