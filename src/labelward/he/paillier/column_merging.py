@@ -26,6 +26,7 @@ Sets = tuple[tuple[int, ...], ...]
 _FULL = 4  # rows of a joint cell below which merging takes what joining three columns saves
 _ROOM = 1 << 16  # keys that may be counted in an array, whatever the number of rows
 _PER_ROW = 8  # and more where rows are many: so many for each
+_FEW = 1 << 12  # rows whose keys are sorted in less time than such an array takes
 
 
 class PresentRows(NamedTuple):
@@ -160,9 +161,13 @@ class _Counting:
         return {columns: found[columns] for columns in sets}
 
     def _cost(self, columns: tuple[int, ...]) -> _Cost:
-        if fits_in_array(len(columns), self._n_groups, self.n):
+        chosen = np.array(columns, np.int64)
+        if self.n <= _FEW and (self._n_groups + 1) ** len(columns) > self.n:
+            groups = np.zeros(len(columns), np.int64)
+            absent, cells = self._loops.count_sorted(self._groups, chosen, self._n_groups + 1, groups)
+            with_group = groups.tolist()
+        elif fits_in_array(len(columns), self._n_groups, self.n):
             counts = np.zeros((self._n_groups + 1,) * len(columns), np.int32)
-            chosen = np.array(columns, np.int64)
             keys = np.empty(self.n, np.int32)
             self._loops.count_joint(self._groups, chosen, self._n_groups + 1, keys, counts.reshape(-1))
             absent, filled = int(counts.flat[0]), counts > 0

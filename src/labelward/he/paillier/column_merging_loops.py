@@ -56,3 +56,27 @@ def count_joint(
             keys[row] = keys[row] * size + groups[column, row] + 1
     for row in range(len(keys)):
         counts[keys[row]] += 1
+
+
+@jit
+def count_sorted(
+    groups: NDArray[np.int32], columns: NDArray[np.int64], size: int, with_group: NDArray[np.int64]
+) -> tuple[int, int]:
+    """Return how many rows are absent from all ``columns``, and how many joint cells the others fill.
+
+    ``with_group`` [columns] becomes the number of these cells that have a group of each column.
+    """
+    keys = np.zeros(groups.shape[1], np.int64)
+    for column in columns:
+        for row in range(len(keys)):
+            keys[row] = keys[row] * size + groups[column, row] + 1
+    keys.sort()
+    absent, cells, last = 0, 0, np.int64(0)
+    for key in keys:
+        absent += int(key == 0)
+        if key != last:
+            cells, last, rest = cells + 1, key, key
+            for at in range(len(columns) - 1, -1, -1):
+                with_group[at] += int(rest % size > 0)
+                rest //= size
+    return absent, cells
