@@ -206,7 +206,7 @@ def collinear(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return which rows lie on the line that most of them are near to, through 0, up to rounding."""
     line = np.linalg.svd(values, full_matrices=False)[2][0]
     off = values - np.outer(values @ line, line)
-    return np.asarray(np.linalg.norm(off, axis=1) < 1e-6 * np.linalg.norm(values, axis=1))
+    return np.asarray(np.linalg.norm(off, axis=1) < 1e-6 * np.linalg.norm(values, axis=1).max())
 
 
 @pytest.mark.parametrize("width", [2, 10])
