@@ -277,7 +277,11 @@ def test_rare_categories_have_no_column(monkeypatch: pytest.MonkeyPatch) -> None
     data = {"table": "made.csv", "label": "label"}
     job = job_of({"active": ["x"], "telco": ["z", "kind"]}, data=data, batch_size=600, epochs=3)
     made = data_of(job, many_categories())
-    own, aux, attack = attacker_data(made.parties[1]), AuxiliaryKnowledge(classes=2), ATTACKS.make("batch-gradients", {})
+    own, aux, attack = (
+        attacker_data(made.parties[1]),
+        AuxiliaryKnowledge(classes=2),
+        ATTACKS.make("batch-gradients", {}),
+    )
     counts = np.bincount(made.parties[1].train[:, 1].astype(int))
     least = 10 * len(made.train_values) / 600
     for limit in (10, 0):

@@ -48,7 +48,9 @@ class BatchGradientGuess(TwoClassRanking):
     kind: ClassVar[str] = "batch-gradients"
     models: ClassVar[tuple[str, ...]] = ("logistic",)
 
-    epochs: Annotated[PositiveInt, Meta(description="Number of first epochs whose gradients rank rows that are not certain.")] = 1
+    epochs: Annotated[
+        PositiveInt, Meta(description="Number of first epochs whose gradients rank rows that are not certain.")
+    ] = 1
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator

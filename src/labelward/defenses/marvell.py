@@ -128,7 +128,7 @@ class Marvell(KeyedGradientDefense):
 
     def _of_one_class(self, returned: ReturnedGradient, values: Floats, draws: Floats) -> Values:
         """Return gradients whose classes do not differ, with noise in the direction in which they are longest."""
-        guessed = self.s * 4 * float(np.square(values.mean(axis=0)).sum())  # as if the other class had the opposite mean
+        guessed = self.s * 4 * float(np.square(values.mean(axis=0)).sum())  # as if the other class had the opposite
         power = self._kept.levels.get(returned.party, guessed)
         longest = np.linalg.svd(values, full_matrices=False)[2][0]
         return self._added(returned, draws[:, :1] * np.sqrt(power) * longest)
@@ -154,7 +154,7 @@ def directions_of(of_class: tuple[Floats, Floats], difference: Floats) -> Floats
         return along[:, None]
     mirror = along.copy()
     mirror[0] += np.copysign(1.0, along[0])
-    across = (np.eye(count) - 2 / (mirror @ mirror) * np.outer(mirror, mirror))[:, 1:]  # a reflection: orthogonal to along
+    across = (np.eye(count) - 2 / (mirror @ mirror) * np.outer(mirror, mirror))[:, 1:]  # of a reflection
     covariances = [np.cov(each @ across, rowvar=False, bias=True).reshape(count - 1, count - 1) for each in of_class]
     return np.hstack([along[:, None], across @ np.linalg.eigh(covariances[1] - covariances[0])[1]])
 

@@ -84,8 +84,8 @@ class Ppdl(KeyedGradientDefense):
         if self.form == "correct" and (setup.stops_early or setup.continues):
             what = "patience" if setup.stops_early else "an earlier training"
             raise PolicyError(
-                f"defense 'ppdl' with its account does not go with {what}: what that tells of labels carries no noise of "
-                "this run",
+                f"defense 'ppdl' with its account does not go with {what}: what that tells of labels carries no "
+                "noise of this run",
                 code="inapplicable",
             )
 

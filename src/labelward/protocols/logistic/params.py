@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -38,4 +39,4 @@ class LogisticRegression(Parameters):
         """
         count = -(-rows // self.batch_size)
         edges = [at * rows // count for at in range(count + 1)]
-        return [slice(start, stop) for start, stop in zip(edges, edges[1:], strict=False)]
+        return [slice(start, stop) for start, stop in pairwise(edges)]

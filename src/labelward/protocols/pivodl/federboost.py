@@ -3,9 +3,10 @@
 Setting: semi-honest parties. Each passive party sends once, for every training row and column, the number of the row's
 bucket: the exact one, or under ``epsilon`` kept with probability e^ε / (e^ε + q - 1) of q buckets, else another one
 (randomized response; columns have so few that it is .7 at least, or two). How many buckets a column has, and whether
-one of them is that of missing values, is sent as it is: a row that alone has a gap, or a value of its own, shows in it. Answers in predictions carry no noise,
-also where the active party asks for training rows. The active party grows all trees by itself and tells each passive
-party which of its buckets it must answer for in prediction. Nothing is encrypted.
+one of them is that of missing values, is sent as it is: a row that alone has a gap, or a value of its own, shows in it.
+Answers in predictions carry no noise, also where the active party asks for training rows. The active party grows all
+trees by itself and tells each passive party which of its buckets it must answer for in prediction. Nothing is
+encrypted.
 
 What is learned: the *active* party learns the order of all rows in all columns up to the width of a bucket, exactly
 without ``epsilon``; this is a protocol for columns that need no protection, or that noise protects. A *passive* party
@@ -132,8 +133,8 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
             "parameters": {"epsilon": epsilon},
             "epsilon_of_a_cell": epsilon,
             "epsilon_of_a_row": columns * (epsilon or 0.0),
-            "not_covered": "number of buckets of each column and whether it has gaps, which follow from all rows, sides of "
-            "splits in predictions, and other trainings on the same columns",
+            "not_covered": "number of buckets of each column and whether it has gaps, which follow from all rows, sides "
+            "of splits in predictions, and other trainings on the same columns",
         }
 
     def _grow(
