@@ -133,8 +133,8 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
             "parameters": {"epsilon": epsilon},
             "epsilon_of_a_cell": epsilon,
             "epsilon_of_a_row": columns * (epsilon or 0.0),
-            "not_covered": "number of buckets of each column and whether it has gaps, which follow from all rows, sides "
-            "of splits in predictions, and other trainings on the same columns",
+            "not_covered": "how many buckets each column has and whether it has gaps, which follow from all rows; "
+            "sides of splits in predictions; other trainings on the same columns",
         }
 
     def _grow(
