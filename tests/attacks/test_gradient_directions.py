@@ -120,6 +120,16 @@ def test_quantities_are_grouped_by_the_length_along_their_one_direction() -> Non
     assert v_measure_score((values * 5).astype(int), guess.values) > 0.97
 
 
+@pytest.mark.parametrize("classes", [3, 5])
+def test_equal_lengths_are_in_one_group_whatever_the_order_of_the_rows(classes: int) -> None:
+    """Two gradients, as a defense may leave them, that have nothing to do with sorted labels; up to rounding."""
+    rng = np.random.default_rng(3)
+    lengths = np.where(rng.permutation(1200) < 600, 1.0, -1.0) * (1 + 1e-15 * rng.integers(3, size=1200))
+    guess = attack(gradient_view(lengths[None, :, None] * np.array([0.3, -0.2, 0.6]), top=True), classes)
+    assert len(np.unique(guess.values)) == 2
+    assert v_measure_score(np.arange(1200) * classes // 1200, guess.values) < 0.02
+
+
 def test_rows_without_a_direction_are_drawn() -> None:
     guess = attack(gradient_view(np.zeros((1, 3000, 3))), 3)
     # Each share has a standard error of .0086.

@@ -153,6 +153,15 @@ def test_chunks_lose_what_the_exact_graph_shows():
     assert score_clusters(approximate.values, truth)["v_measure"] < score_clusters(exact.values, truth)["v_measure"]
 
 
+def test_chunks_tell_nothing_of_the_order_of_the_rows():
+    """One leaf with all rows of a table that is sorted by label; two chunks would be the classes."""
+    truth = np.sort(labels(2))
+    view = planted_view(np.zeros((1, ROWS), np.int32))
+    guess = attacked(ID2Graph(chunk=int((truth == 0).sum())), view, noise())
+    assert guess.notes["communities"] > 1
+    assert score_clusters(guess.values, truth)["v_measure"] < 0.1
+
+
 def test_one_chunk_is_the_exact_graph():
     leaves = np.random.default_rng(6).integers(5, size=(3, ROWS)).astype(np.int32)
     exact, whole = (attacked(attack, planted_view(leaves), noise()) for attack in (ID2Graph(), ID2Graph(chunk=ROWS)))

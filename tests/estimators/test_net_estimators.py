@@ -69,6 +69,16 @@ def test_a_classifier_learns_predicts_and_is_saved(cancer: tuple[pd.DataFrame, A
     assert embedded.shape == (len(X), 10)
 
 
+def test_one_output_decides_between_two_classes(cancer: tuple[pd.DataFrame, Any]) -> None:
+    X, y = cancer
+    model = SplitNetClassifier(**{**SMALL, "epochs": 8}, top=False, loss="logistic").fit(X[:400], y[:400])
+    assert model.score(X[400:], y[400:]) > 0.9
+    margins = model.decision_function(X)
+    assert margins.shape == (len(X),)
+    np.testing.assert_array_equal(margins > 0, model.predict(X) == "yes")
+    np.testing.assert_array_equal(margins > 0, model.predict_proba(X)[:, 1] > 0.5)
+
+
 def test_defenses_and_behaviors_act(cancer: tuple[pd.DataFrame, Any]) -> None:
     X, y = cancer
     plain = SplitNetClassifier(**SMALL).fit(X, y)

@@ -21,7 +21,7 @@ from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Col
 from labelward.auditing.audit import audit
 from labelward.cli._summary import print_summary
 from labelward.cli.app import app
-from labelward.data import load_dataset, load_tables
+from labelward.data import PartyDataset, load_dataset, load_tables
 from labelward.errors import DataError, JobError
 from labelward.federation.components import attacking_parties, check_job, with_defaults
 from labelward.job import Job
@@ -189,6 +189,18 @@ def test_scores_of_columns_count_right_and_wrong_answers(job: Callable[..., Job]
     assert score_columns(guess, others, {"bins": 8})["auc"] == 1.0
     with pytest.raises(DataError):
         score_columns(ColumnGuess(cells={"telco": np.zeros((3, 3))}), others, {"bins": 8})
+
+
+def test_a_correlation_has_the_chance_of_as_many_rows() -> None:
+    rng = np.random.default_rng(0)
+    truth, drawn = rng.normal(size=(50, 3)), rng.normal(size=(50, 3))
+    drawn[:, 2] = 0.0  # constant: no order of the truth correlates with it
+    party = PartyDataset(name="telco", columns=("a", "b", "c"), train=truth, validation=truth[:0], test=truth[:0])
+    found = score_columns(ColumnGuess(cells={"telco": drawn}, kind="values"), [party], {})
+    shuffled = [abs(np.corrcoef(drawn[:, 0], rng.permutation(truth[:, 0]))[0, 1]) for _ in range(1000)]
+    # the error of the mean is .003
+    assert found["chance"]["correlation"] == pytest.approx(np.mean(shuffled) * 2 / 3, abs=0.01)
+    assert found["correlation"] < 0.3
 
 
 def test_a_stored_guess_keeps_what_splits_alone_reveal(tmp_path: Path) -> None:

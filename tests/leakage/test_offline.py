@@ -17,8 +17,18 @@ import pytest
 
 from labelward.attacks.base import LabelGuess
 from labelward.auditing.audit import audit
+from labelward.data import load_dataset, load_tables
 from labelward.errors import DataError, FileFormatError, JobError, OutputError
-from labelward.leakage.stored_views import attack_view, read_guess, score_guess, write_guess
+from labelward.federation.components import with_defaults
+from labelward.leakage import stored_views
+from labelward.leakage.stored_views import (
+    AttackerKnowledge,
+    attack_view,
+    load_models,
+    read_guess,
+    score_guess,
+    write_guess,
+)
 from labelward.party.transcript import Transcript
 from labelward.party.view import View
 from labelward.runs.schema import ResultRow
@@ -129,6 +139,48 @@ def test_rows_and_columns_may_come_in_another_order(shop: tuple[Path, pa.Table],
     renamed = mixed.rename_columns(["customer" if name == "id" else name for name in mixed.column_names])
     assert attacked(view, renamed, tmp_path, id_column="customer") == expected
     assert list(attacked(view, table.drop_columns(["id"]), tmp_path).values()) == list(expected.values())
+
+
+@pytest.mark.parametrize(
+    ("section", "values"),
+    [
+        ({"task": "regression"}, (0.0, 5.0, 10.0)),  # fewer than the bins that the attack is told
+        ({"positive": "a"}, ("a", "b")),
+        ({}, ("a", "b")),
+    ],
+)
+def test_labels_of_a_stored_view_are_encoded_as_in_training(
+    job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: dict[str, Any], values: tuple[Any, ...]
+) -> None:
+    draw, n = np.random.default_rng(3), 60
+    ids, labels = [f"{one:03}" for one in range(n)], [values[row % len(values)] for row in range(n)]
+    columns = {name: draw.normal(size=n) for name in ("a", "b", "c", "d")}
+    pq.write_table(pa.table({"who": ids, "y": labels, **columns}), tmp_path / "table.parquet")
+    data = {"table": str(tmp_path / "table.parquet"), "label": "y", "id": "who", **section}
+    parties, model = {"active": 0.5, "telco": 0.5}, {"trees": 1, "depth": 2}
+    made = with_defaults(
+        job(data=data, parties=parties, model=model, defense=[], attack=[{"kind": "clustering"}], run={"seeds": [1]})
+    )
+    audit(made, tmp_path / "out", explained=False)
+    trained = load_dataset(made, 1, load_tables(made)).train_values
+    monkeypatch.setattr(stored_views, "run_attack", lambda attack, view, own, aux, *, seed: own)
+    view = tmp_path / "out/runs/none/1/active/view"
+
+    def read(model: Path | None = None, table: str = "out/data/1/truth.parquet", label: str = "label") -> Any:
+        told = AttackerKnowledge(labels=tmp_path / table, label=label, models=load_models(view, model))
+        own = tmp_path / "out/data/1/active.parquet"
+        return attack_view(view, own, "bin-reconstruction", {}, classes=5, seed=1, knowledge=told)[1].labels
+
+    np.testing.assert_array_equal(read(), trained)
+    if section.get("task") != "regression":
+        renamed = pa.table({"id": pq.read_table(tmp_path / "out/data/1/truth.parquet").column("id")})
+        strange = [("a", "c")[row % 2] for row in range(renamed.num_rows)]
+        pq.write_table(renamed.append_column("y", pa.array(strange)), tmp_path / "strange.parquet")
+        with refused(DataError, "labels", value="c"):
+            read(table="strange.parquet", label="y")
+    share = (view.parent / "model").rename(tmp_path / "elsewhere")
+    np.testing.assert_array_equal(read(share), trained)
+    assert sorted(set(read().tolist())) == list(range(len(values)))  # without the share they are classes, sorted
 
 
 @pytest.mark.parametrize(

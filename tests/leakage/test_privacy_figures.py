@@ -40,6 +40,12 @@ class Told(Attack):
         raise NotImplementedError
 
 
+class Ranked(Told):
+    """The same of an attack that leaves open which number is which class."""
+
+    names_classes = False
+
+
 def evidence_of(figures: dict[str, Any]) -> EpsilonEvidence:
     return msgspec.convert({name: value for name, value in figures.items() if name != "bound"}, EpsilonEvidence)
 
@@ -102,6 +108,23 @@ def test_guesses_of_rows_are_scored_with_the_best_without_the_view(job: Jobs) ->
     assert all_right["epsilon"]["delta"] == 1e-6
     assert all_right["epsilon"]["trials"][0]["right"] == all_right["epsilon"]["pairs"]
     assert none["epsilon"]["bound"] == 0
+
+
+def test_a_ranking_without_names_counts_in_the_direction_that_fits(job: Jobs) -> None:
+    """So do its guess without the view, and not its baselines, which name classes."""
+    made = with_defaults(job(run={"seeds": [1]}))
+    data = load_dataset(made, 1, load_tables(made))
+    truth, own = data.train_labels, attacker_data(data.parties[1])
+    reverse = LabelGuess(values=1 - truth, kind="labels")
+    half = LabelGuess(values=np.where(np.arange(len(truth)) % 2 == 0, 1 - truth, 0), kind="labels")
+    attacks = [
+        ViewGuess(attack=Ranked(), own=own, guess=reverse, blind=(half, reverse)),
+        ViewGuess(attack=Told(), own=own, guess=reverse, blind=(reverse,)),
+    ]
+    ranked, named = PrivacyScorer(data, 1).score(view_of([], len(truth), party=data.parties[1].name), attacks)
+    assert (ranked["advantage"]["accuracy"], named["advantage"]["accuracy"]) == (1.0, 0.0)
+    shares = [np.mean(half.values[truth == label] != label) for label in (0, 1)]
+    assert ranked["advantage"]["without_view"] == pytest.approx(float(np.mean(shares)))
 
 
 @pytest.mark.parametrize("damage", [{"bound": "much"}, {"trials": [{"right": "all"}]}])

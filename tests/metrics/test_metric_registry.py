@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
 
 from labelward.attacks import ATTACKS, STANDING
-from labelward.attacks.base import ColumnGuess
+from labelward.attacks.base import ColumnGuess, LabelGuess
+from labelward.attacks.lying_sums import LyingSums
 from labelward.data import PartyDataset
 from labelward.leakage.column_scores import score_columns
 from labelward.metrics.leakage import cluster_chance, permutation_chance, score_clusters, score_labels
@@ -53,6 +55,17 @@ def test_chance_of_another_metric_is_the_mean_over_permutations() -> None:
     found = permutation_chance([HITS], lambda labels: hits(guess, labels), truth)
     assert found["hits"] == pytest.approx(np.mean(each), abs=4 * np.std(each) / np.sqrt(200))
     assert found == permutation_chance([HITS], lambda labels: hits(guess, labels), truth)
+
+
+def test_chance_of_labels_read_under_the_better_name_follows_from_their_shares() -> None:
+    """Of 5 % of one class and a guess of one side for most rows, most are right by chance."""
+    truth = (np.arange(400) % 20 == 0).astype(np.int64)
+    guess = LabelGuess(values=np.where(np.arange(400) < 60, np.arange(400) % 10 == 0, 2).astype(np.int64))
+    attack = LyingSums()
+    chance = permutation_chance(attack.metrics, partial(attack.score, guess), truth)
+    assert chance["read"] == 0.0
+    # 6 of 60 are guessed as the rarer class: .1 · .05 + .9 · .95 is right in the mean
+    assert chance["read_right"] == pytest.approx(0.86, abs=0.01)
 
 
 def test_metrics_are_found_by_name() -> None:

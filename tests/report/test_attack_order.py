@@ -172,3 +172,27 @@ def test_rows_of_the_table_are_left_as_they_are() -> None:
     before = [msgspec.json.encode(row) for row in table]
     strongest(table)
     assert [msgspec.json.encode(row) for row in table] == before
+
+
+def test_what_a_defense_costs_is_read_from_honest_runs() -> None:
+    """The strongest attack may be of a malicious run, whose model is worse; the defense is not to blame for that."""
+
+    def row(auc: float, value: float, **more: Any) -> ResultRow:
+        utility = make_row().utility | {"auc": auc, "primary": "auc"}
+        return make_row(leakage=leakage("v_measure", value, 0.1), utility=utility, **more)
+
+    lying = {"attack": {"kind": "active-completion"}, "behavior": {"kind": "malicious-optimizer"}}
+    honest = {"attack": {"kind": "passive-completion"}}
+    table = summary_table(
+        [
+            *(row(0.90, 0.5, **honest), row(0.80, 0.7, **lying)),
+            *(row(0.85, 0.4, **honest, defense=lmid(0.1)), row(0.70, 0.3, **lying, defense=lmid(0.1))),
+        ]
+    )
+    best = strongest(table)
+    bare, defended = best[UNDEFENDED, "telco"], best[DEFENDED, "telco"]
+    assert (bare.behavior is None, bare.leakage["v_measure"].mean) == (False, 0.7)
+    assert (bare.utility["auc"].mean, defended.utility["auc"].mean) == (0.90, 0.85)
+    assert bare.edge["auc"].mean == pytest.approx(0.90 - 0.974)
+    (alone,) = strongest(summary_table([row(0.80, 0.7, **lying)])).values()
+    assert alone.utility["auc"].mean == 0.80  # no honest run to take it from

@@ -53,8 +53,10 @@ def test_two_audits(audits: tuple[Path, Path], tmp_path: Path) -> None:
     assert utility.rows[0][:2] == ("no defense", "2")
     assert ("no defense", "telco", "clustering") in [row[:3] for row in leakage.rows]
     same = next(row for row in leakage.rows if row[2] == "clustering")
-    assert same[3] == same[4]  # it does not read the view, and the rows are the same
-    assert same[5].startswith("0.000")
+    assert leakage.header[3] == "seeds"
+    assert same[3] == "2"
+    assert same[4] == same[5]  # it does not read the view, and the rows are the same
+    assert same[6].startswith("0.000")
     assert [row[:2] for row in cost.rows] == [("no defense", "time"), ("no defense", "traffic")]
     page = write_comparison(found, tmp_path / "c.html").read_text(encoding="utf-8")
     assert "large &lt;b&gt;" in page

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from stored_audit import JOB, LOCAL, make_leakage, make_row, make_run, write_aud
 
 from labelward.errors import Code, DependencyError, FileFormatError
 from labelward.installation import install_command
+from labelward.report.metrics import format_metric
 from labelward.report.page import write_report
 from labelward.runs.schema import RESULTS_FILE, EngineInfo, append_row, run_folder, write_run
 from refusals import refused
@@ -293,3 +295,48 @@ def test_a_missing_library_is_named(audit: Callable[..., Path], monkeypatch: pyt
     with refused(DependencyError, "dependency", value=library) as caught:
         write_report(folder)
     assert caught.value.reason.endswith(install_command("report"))
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [("r2", -0.25), ("r2", 0.25), ("rmse", 1.2346e-7), ("rmse", 91234.0), ("rmse", -12.5), ("mae", 9.87654e140)],
+)
+def test_tables_are_sorted_by_the_figures_that_they_print(name: str, figure: float) -> None:
+    """The pattern of the page's script, which Python reads as well, on what pages print."""
+    script = files("labelward.report").joinpath("page.js").read_text(encoding="utf-8")
+    minus = re.search(r'replaceAll\("\\u2212", "(.)"\)', script)
+    pattern = re.search(r"= /(.*)/\.exec", script)
+    assert minus is not None
+    assert pattern is not None
+    for text in (format_metric(name, figure), format_metric(name, figure, abs(figure))):
+        found = re.search(pattern[1], text.replace("\N{MINUS SIGN}", minus[1]))
+        assert found is not None
+        assert float(found[1].replace(",", "")) == pytest.approx(figure, rel=0.01)
+
+
+_ADDS, _READS, _TELLS = "add ciphertexts", "reads all embeddings", "says what is hidden"
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine", "words"),
+    [
+        ("secureboost", "paillier", _ADDS),
+        ("secureboost", "plain", _TELLS),
+        ("splitnn", "none", _READS),
+        ("federboost", "none", _TELLS),
+        ("logistic", "paillier", _TELLS),
+    ],
+)
+def test_fixed_paragraphs_fit_the_model(tmp_path: Path, kind: str, engine: str, words: str) -> None:
+    """What a passive party reads differs by model; a coalition that attacks is no longer outside of the report."""
+    (tmp_path / "job.toml").write_text(JOB)
+    used = EngineInfo(name=engine, bits=0, insecure=engine == "plain", security_level=0)
+    for more in ({}, {"party": "telco+bank", "coalition": ("telco", "bank")}):
+        append_row(tmp_path, make_row(model={"kind": kind}, engine=used, **more))
+    write_run(tmp_path, make_run())
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    assert [each in text for each in (_ADDS, _READS, _TELLS)] == [each == words for each in (_ADDS, _READS, _TELLS)]
+    assert ("owner of each split" in text) == (kind == "secureboost")
+    assert ("embeddings of their bottom models" in text) == (kind == "splitnn")
+    assert ("decrypted sums and" in text) == (words == _ADDS)
+    assert "other parties that combine their views" in text

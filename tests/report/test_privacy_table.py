@@ -88,6 +88,28 @@ def test_the_page_has_the_table(tmp_path: Path) -> None:
     assert page.count('data-label="ε at least"') == 2
 
 
+def test_a_guarantee_has_its_delta_and_excludes_runs_that_it_does_not_cover() -> None:
+    noisy = ({"kind": "noisy-gradients", "epsilon": 1.0, "delta": 1e-5, "clip": 1.0},)
+    lies = {"behavior": {"kind": "malicious-optimizer"}, "attack": "active-completion"}
+    rows = [row(700, 0.1, defense=noisy), row(800, 0.2, defense=noisy, **lies)]
+    rows += [row(700, 0.1, defense=RESPONSE), row(800, 0.2, defense=RESPONSE, **lies)]
+    found = attacker_privacy(summary_table(rows))
+    # noise on labels is drawn before a party can deviate
+    assert [(each.claimed, each.delta) for each in found] == [(1.0, 1e-5), (None, 0.0), (2.0, 0.0), (2.0, 0.0)]
+    assert [each.behavior is None for each in found] == [True, False, True, False]
+    assert [each.additive and each.additive.mean for each in found] == pytest.approx([0.1, 0.2, 0.1, 0.2])
+    table = privacy_table(summary_table(rows)).rows
+    assert [each[3] for each in table] == ["1 (δ 1e-05)", "none", "2", "2"]
+    assert len({each[0] for each in table}) == 4
+
+
+@pytest.mark.parametrize(("form", "expected"), [("correct", 0.5), ("published", None)])
+def test_a_guarantee_of_each_gradient_is_none_of_the_run(form: str, expected: float | None) -> None:
+    chain = ({"kind": "ppdl", "theta": 0.1, "epsilon": 0.5, "form": form},)
+    (found,) = attacker_privacy(summary_table([row(700, 0.1, defense=chain)]))
+    assert (found.claimed, found.per_gradient) == (None, expected)
+
+
 def test_each_attacker_has_a_plot_with_all_defenses() -> None:
     rows = [row(800, 0.1, contradicted=1), row(700, 0.2, defense=RESPONSE), row(700, 0.2, party="bank")]
     telco, bank = privacy_images(summary_table(rows))

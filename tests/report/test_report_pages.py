@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from stored_audit import JOB, LOCAL, lmid, make_leakage, make_row, make_run, regression_rows, write_audit
 
+from labelward.report.column_leakage import column_sentences
 from labelward.report.narrative import (
     budget_notice,
     constant_notice,
@@ -73,13 +74,20 @@ def matched(value: float, own: float, accuracy: float, alone: float, **more: Any
 def reads(share: float, right: float, **more: Any) -> list[ResultRow]:
     """Return rows of an attack that reads single labels, of which figures over all rows say nearly nothing."""
     leakage = make_leakage(0.1, 0.0) | {"read": share, "read_right": right, "primary": "read"}
+    leakage["chance"] |= {"read": 0.0, "read_right": 0.86}
     behavior, attack = {"kind": "lying-sums", "about": "columns"}, {"kind": "lying-sums"}
     return [make_row(seed=seed, leakage=leakage, attack=attack, behavior=behavior, **more) for seed in (1, 2)]
+
+
+def on_columns(found: dict[str, float], chance: dict[str, float], own: dict[str, float]) -> list[ResultRow]:
+    leakage = found | {"chance": chance, "without_view": own, "primary": next(iter(found)), "target": "columns"}
+    return [make_row(attack={"kind": "peek"}, leakage=leakage)]
 
 
 OWN = [0.54, 0.56]
 LEAK = rows([0.69, 0.71], OWN)
 CLUSTERING: dict[str, Any] = {"attack": {"kind": "clustering"}}
+LYING: dict[str, Any] = {"attack": {"kind": "active-completion"}, "behavior": {"kind": "malicious-optimizer"}}
 ALONE = {"auc": 0.974, "accuracy": 0.925, "f1": 0.94}
 ONE_APART = rows([0.55, 0.55], OWN, defense=lmid(0.1))
 REGRESSION = regression_rows([0.31, 0.33])
@@ -158,6 +166,21 @@ SITUATIONS: dict[str, list[list[ResultRow]]] = {
     "federation with a gain within the deviation": [
         useful({"auc": 0.974}, LEAK[0]) + useful({"auc": 0.978}, LEAK[1])  # 0.002 ± 0.003 above
     ],
+    "federation with a small gain in every one of 30 seeds": [
+        [
+            each
+            for seed in range(1, 31)
+            for each in useful(
+                {"auc": 0.974 + 0.010 + 0.012 * (-1) ** seed}, make_row(seed=seed, leakage=make_leakage(0.7, 0.55))
+            )
+        ]
+    ],
+    "the strongest attack deviates from the protocol": [
+        rows([0.6, 0.6], OWN, auc=0.99, attack={"kind": "passive-completion"}),
+        rows([0.7, 0.7], OWN, auc=0.89, **LYING),
+        defended([0.57, 0.57], lmid(0.5), auc=0.94, attack={"kind": "passive-completion"}),
+        defended([0.56, 0.56], lmid(0.5), auc=0.80, **LYING),
+    ],
     "an attack that reads single labels": [
         rows(OWN, OWN, **CLUSTERING),
         reads(0.064, 1.0),
@@ -232,8 +255,17 @@ def test_notices() -> None:
         "missing details": [missing_details_warning(4, 4), missing_details_warning(1, 4)],
         "published split": published_split_notice("reference"),
         "row split": [
-            *split_notice(summary_table(other_metric("auc", 0.8, 0.5, 0.5, **split))),
-            *split_notice(summary_table(other_metric("auc", 0.47, 0.5, 0.5, **split))),
+            *split_notice(summary_table(other_metric("auc", 0.8, 0.5, 0.5, **split)), 455),
+            *split_notice(summary_table(other_metric("auc", 0.47, 0.5, 0.5, **split)), 455),
+            *split_notice(summary_table(other_metric("auc", 0.47, 0.5, 0.5, **split)), 100_000),
+            *split_notice(summary_table(other_metric("auc", 0.42, 0.5, 0.5, **split)), None),
+        ],
+        "columns of other parties": [
+            *column_sentences(summary_table(on_columns({"auc": 0.5}, {"auc": 0.5}, {"auc": 0.63}))),
+            *column_sentences(summary_table(on_columns({"auc": 0.5}, {"auc": 0.5}, {}))),
+            *column_sentences(summary_table(on_columns({"auc": 0.8}, {"auc": 0.5}, {"auc": 0.63}))),
+            *column_sentences(summary_table(on_columns({"correlation": 0.4}, {"correlation": 0.11}, {}))),
+            *column_sentences(summary_table(on_columns({"recovered": 0.2, "wrong": 0.0}, {"recovered": 0.02}, {}))),
         ],
     }
     check_page(
@@ -250,7 +282,7 @@ def test_notices() -> None:
         missing_details_warning(0, 4),
         unfinished_warning(10, 10, cut_off=False),
         published_split_notice("random"),
-        split_notice(summary_table(LEAK)),
+        split_notice(summary_table(LEAK), 455),
     ],
 )
 def test_no_notice_without_a_reason(nothing: object) -> None:

@@ -216,6 +216,8 @@ class Attack(Parameters, ABC):
         metrics: metrics of its own, which :meth:`score` computes; their names are not among those of
             :data:`labelward.metrics.registry.METRICS`.
         reads_view: whether it reads anything of the view but the number of rows.
+        names_classes: whether the numbers of a guess of ``"labels"`` are those of classes; False: which number is
+            which class stays open, as for rankings whose ends have no names.
         models: the kinds of model whose views it reads; none: of any, since it reads none of what models differ in.
         roles: the roles whose views it reads.
         target: what it infers: ``"labels"``, as a :class:`LabelGuess`, or ``"columns"``, as a :class:`ColumnGuess`.
@@ -225,6 +227,7 @@ class Attack(Parameters, ABC):
     primary: ClassVar[str] = "v_measure"
     metrics: ClassVar[tuple[Metric, ...]] = ()
     reads_view: ClassVar[bool] = True
+    names_classes: ClassVar[bool] = True
     models: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[tuple[str, ...]] = ("passive",)
     target: ClassVar[Literal["labels", "columns"]] = "labels"

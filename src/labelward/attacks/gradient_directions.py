@@ -21,6 +21,7 @@ from labelward.party.view import View
 Floats = NDArray[np.float64]
 
 _ONE_DIRECTION = 0.25  # of the largest singular value: a smaller second one is drift of the top model
+_DIGITS = 9  # after the point, of lengths relative to the largest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ class GradientDirections(Attack):
     A linear top model W returns the product with W. In the first epoch the probabilities are all but equal, so that
     each class has a direction of its own: the gradients are projected onto their first classes - 1 singular vectors,
     scaled to length 1 and clustered by k-means. For quantities, which have one direction only, rows are grouped by the
-    signed length, in groups of equal size.
+    signed length, in groups of equal size; equal lengths are in one group.
 
     Clusters get the names of classes where the initial weights of the top model are known: each row's gradient is
     compared with those of all classes at equal probabilities, and the names that agree best in sum are assigned. Up to
@@ -118,9 +119,19 @@ def starts_are_shared(view: View) -> bool:
 def _clusters(gradients: Floats, classes: int, seed: int) -> NDArray[np.int64]:
     _, sizes, axes = np.linalg.svd(gradients, full_matrices=False)
     if classes > 2 and (len(sizes) < 2 or sizes[1] < _ONE_DIRECTION * sizes[0]):
-        lengths = gradients @ axes[0]
-        return np.argsort(np.argsort(lengths, kind="stable"), kind="stable") * classes // len(lengths)
+        return _equal_groups(gradients @ axes[0], classes)
     return kmeans(_unit(gradients @ axes[: max(classes - 1, 1)].T), classes, seed)
+
+
+def _equal_groups(lengths: Floats, groups: int) -> NDArray[np.int64]:
+    """Return the group of each number, of equal sizes in ascending order; equal numbers are in one group.
+
+    Ties dealt out by place would tell the labels of a table that is sorted by them. Numbers are equal up to rounding,
+    as the projections of equal gradients may differ in their last digits.
+    """
+    size = float(np.abs(lengths).max()) or 1.0
+    rounded = np.round(lengths / size, _DIGITS)
+    return np.searchsorted(np.sort(rounded), rounded) * groups // len(rounded)
 
 
 def _tops(view: View, own: AttackerData, classes: int, outputs: int) -> Sequence[Floats]:

@@ -50,7 +50,8 @@ class ID2Graph(Attack):
     Differences from the paper: the graph is exact at any size (rows with equal leaves are merged without
     loss); the best modularity of several starts counts; the modularity is the standard one; rows without a
     neighbor form one community. In the chunked form the inter-chunk edge joins the last row of a chunk with
-    the first of the next, as the text says (Algorithm 3 prints a self-loop).
+    the first of the next, as the text says (Algorithm 3 prints a self-loop), and the rows of a leaf are chunked in
+    a drawn order, as that of a table may tell the labels.
 
     ``tree_weights``, ``attributes`` and ``clusters`` are what its conclusion leaves to future work; whether they help
     is for ``labelward study options`` to say. By default none is used.
@@ -124,7 +125,7 @@ class ID2Graph(Attack):
         eta = tree_weight_decay(str(view.parameter("model.kind", ""))) if self.eta is None else self.eta
         leaves, weights = weighted_trees(leaves, eta, together)
         if self.chunk is not None:
-            leaves, weights = chunked(leaves, weights, self.chunk, self.inter_chunk_weight)
+            leaves, weights = self._in_chunks(leaves, weights, self.chunk, seed)
         signatures, communities = self._communities(leaves, weights, own, rng)
         notes |= {"communities": float(communities.count), "modularity": communities.modularity}
         community, features, count = communities.community[signatures.group], own.numbers(), aux.classes
@@ -133,6 +134,16 @@ class ID2Graph(Attack):
             notes["clusters"] = float(count)
         values = cluster_features(features, count, seed, community=community, alpha=self.alpha)
         return LabelGuess(values=values, notes=notes)
+
+    def _in_chunks(
+        self, leaves: NDArray[np.int32], weights: NDArray[np.float64], chunk: int, seed: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Return the chunked graph over the rows in a drawn order: a table may be sorted by label."""
+        order = np.random.default_rng(seed).permutation(leaves.shape[1])
+        cut, weights = chunked(leaves[:, order], weights, chunk, self.inter_chunk_weight)
+        restored = np.empty_like(cut)
+        restored[:, order] = cut
+        return restored, weights
 
     def _communities(
         self, leaves: NDArray[np.int32], weights: NDArray[np.float64], own: AttackerData, rng: np.random.Generator

@@ -36,6 +36,7 @@ class TwoClassRanking(Attack):
 
     primary: ClassVar[str] = AUC_EITHER.name
     metrics: ClassVar[tuple[Metric, ...]] = (AUC_EITHER,)
+    names_classes: ClassVar[bool] = False
     models: ClassVar[tuple[str, ...]] = ("splitnn",)
 
     def check_view(self, view: View, own: AttackerData, aux: AuxiliaryKnowledge) -> None:

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from labelward.runs.schema import ResultRow
 
 
-def print_summary(rows: Sequence[ResultRow], budget: float | None = None, diverged: Sequence[DivergedRun] = ()) -> None:
+def print_summary(
+    rows: Sequence[ResultRow],
+    budget: float | None = None,
+    diverged: Sequence[DivergedRun] = (),
+    training_rows: int | None = None,
+) -> None:
     """Print a table and summary sentences for each (dataset, model, engine)."""
     from labelward.report.column_leakage import about_columns, about_labels, column_sentences
     from labelward.report.narrative import (
@@ -40,8 +45,8 @@ def print_summary(rows: Sequence[ResultRow], budget: float | None = None, diverg
         print_table(title, *_cells(without_standing(table)), words=3, spare=("traffic", "training time", "chance"))
         if columns:
             print_table(f"{title}: columns of other parties", *_cells(columns), words=3, spare=("chance",))
-        notices = (*constant_notice(table), *scope_notice(table), *budget_notice(budget), *split_notice(table))
-        notices = (*notices, *diverged_notice(diverged))
+        notices = (*constant_notice(table), *scope_notice(table), *budget_notice(budget))
+        notices = (*notices, *split_notice(table, training_rows), *diverged_notice(diverged))
         for sentence in (*headline(table, None), *notices, *column_sentences(columns)):
             say(sentence)
 

@@ -19,6 +19,7 @@ from labelward.errors import DependencyError
 
 if TYPE_CHECKING:
     from labelward.job import Job
+    from labelward.runs.schema import ResultRow
 
 DEMO_JOB = "quickstart.toml"
 
@@ -123,9 +124,17 @@ def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, jso
     if json:
         print_json(as_json(out, page, rows))
         return
-    print_summary(rows, job.leakage.budget, diverged_runs(out))
+    print_summary(rows, job.leakage.budget, diverged_runs(out), _training_rows(out, rows))
     if page is not None:
         typer.echo(f"report: {page}")
+
+
+def _training_rows(out: Path, rows: Sequence[ResultRow]) -> int | None:
+    """Return the number of training rows, if the details of the first run are stored."""
+    from labelward.runs.schema import read_run
+
+    run = read_run(out, rows[0].defense, rows[0].seed) if rows else None
+    return None if run is None else next((seen.rows for seen in run.seen.values()), None)
 
 
 def _write_page(out: Path) -> Path | None:

@@ -247,7 +247,8 @@ class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ig
         schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
         step_epochs: for ``"step"``.
         step_factor: for ``"step"``.
-        loss: ``"auto"``, ``"cross_entropy"``, ``"weighted"`` or ``"nll"``.
+        loss: ``"auto"``, ``"cross_entropy"``, ``"weighted"``, ``"nll"`` or (two classes, one output)
+            ``"logistic"``.
         class_weights: for ``"weighted"``, in the order of ``classes_``.
         dtype: of the model.
         wire_dtype: ``"same"``, or ``"float16"`` for embeddings and gradients on their way.
@@ -277,7 +278,8 @@ class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ig
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest class of each row: [rows], values of ``classes_``."""
-        chosen = self._ask(X).argmax(axis=1)
+        outputs = self._ask(X)  # one of the loss "logistic", else one for each class
+        chosen = (outputs[:, 0] > 0).astype(np.int64) if outputs.shape[1] == 1 else outputs.argmax(axis=1)
         labels: NDArray[Any] = self.classes_[chosen]
         return labels
 
@@ -286,8 +288,10 @@ class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ig
         return self._expected(X)
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the logits: float64 [rows, classes]; for two classes their difference, [rows]."""
+        """Return the logits: float64 [rows, classes]; for two classes their difference (or only logit), [rows]."""
         outputs = self._ask(X)
+        if outputs.shape[1] == 1:
+            return outputs[:, 0]
         return outputs[:, 1] - outputs[:, 0] if self.n_classes_ == 2 else outputs
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ def score_columns(guess: ColumnGuess, parties: Sequence[PartyDataset], model: Ma
         DataError: the guess is of other rows or columns.
     """
     right, wrong, by_splits, by_chance, total = 0, 0, 0, 0.0, 0
-    correlations = []
+    correlations: list[tuple[float, float]] = []
     for party in parties:
         truth = true_cells(party, guess.kind, model)
         total += int(np.isfinite(truth).sum())
@@ -84,8 +85,8 @@ def score_columns(guess: ColumnGuess, parties: Sequence[PartyDataset], model: Ma
         if guess.by_splits:
             found_metrics["recovered_by_splits"] = by_splits / total
         if guess.kind != "bins":
-            found_metrics["correlation"] = float(np.mean(correlations)) if correlations else 0.0
-            chance["correlation"] = 0.0
+            means = np.mean(correlations, axis=0).tolist() if correlations else (0.0, 0.0)
+            found_metrics["correlation"], chance["correlation"] = means
     areas = [_area(scores, _column(parties, *name)) for name, scores in guess.scores.items()]
     if areas:
         found_metrics["auc"], chance["auc"] = np.mean(areas, axis=0).tolist()
@@ -105,9 +106,13 @@ def _matches(guess: Floats, truth: Floats, answered: NDArray[np.bool_], kind: st
     return right, float(asked @ present / known.sum())
 
 
-def _correlation(guess: Floats, truth: Floats) -> float:
+def _correlation(guess: Floats, truth: Floats) -> tuple[float, float]:
+    """Return the absolute correlation, and its mean over all orders of the truth, by a normal approximation."""
     spread = float(guess.std() * truth.std())
-    return abs(float(np.mean((guess - guess.mean()) * (truth - truth.mean())) / spread)) if spread else 0.0
+    if not spread:
+        return 0.0, 0.0
+    found = abs(float(np.mean((guess - guess.mean()) * (truth - truth.mean())) / spread))
+    return found, min(1.0, math.sqrt(2 / (math.pi * (len(guess) - 1))))
 
 
 def _column(parties: Sequence[PartyDataset], party: str, column: str) -> NDArray[np.int64]:

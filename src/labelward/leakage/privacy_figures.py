@@ -22,7 +22,7 @@ from labelward.data import VerticalDataset
 from labelward.leakage.label_model import LabelModel, Labels, fit_label_model
 from labelward.leakage.observational_audit import count_contradictions, epsilon_evidence
 from labelward.leakage.run_attack import told_rows
-from labelward.metrics.reconstruction import reconstruction_advantages, right_rows
+from labelward.metrics.reconstruction import Flags, reconstruction_advantages, right_rows
 from labelward.party.view import View
 from labelward.protocols.family import attacker_data
 
@@ -34,7 +34,7 @@ class ViewGuess:
     Attributes:
         own: as the attack got it.
         guess: with the view.
-        blind: guesses without the view: of the same attack, and of its baselines.
+        blind: guesses without the view: first of the same attack, then of its baselines.
     """
 
     attack: Attack
@@ -66,10 +66,8 @@ class PrivacyScorer:
         labels = self.data.train_labels
         known = [told_rows(each.attack, self.data, self.seed, view.party) for each in attacks]
         left = np.setdiff1d(np.arange(len(labels)), np.concatenate([np.empty(0, np.int64), *known]))
-        with_view, without = (
-            [right_rows(guess.values[left], labels[left], named=guess.kind == "labels") for guess in guesses]
-            for guesses in ([each.guess for each in attacks], [guess for each in attacks for guess in each.blind])
-        )
+        with_view = [_right(each.guess, each.attack, labels, left) for each in attacks]
+        without = [found for each in attacks for found in _right_without(each, labels, left)]
         draws = rng.learning(self.seed, view.party, 0, "reconstruction")
         found: list[dict[str, Any]] = [
             {"advantage": msgspec.to_builtins(each)}
@@ -109,3 +107,15 @@ class PrivacyScorer:
             attacked.attack, view, attacked.own, labels, len(data.classes), rng=draws
         )
         return msgspec.structs.replace(evidence, changed=changed, contradicted=contradicted).figures()
+
+
+def _right(guess: LabelGuess, attack: Attack | None, labels: Labels, rows: Labels) -> Flags:
+    """Return of which rows a guess is right: of an attack that leaves the names open, under the best ones."""
+    named = guess.kind == "labels" and (attack is None or attack.names_classes)
+    return right_rows(guess.values[rows], labels[rows], named=named)
+
+
+def _right_without(attacked: ViewGuess, labels: Labels, rows: Labels) -> list[Flags]:
+    """Return the same of all guesses without the view; baselines name classes whatever the attack does."""
+    same = [attacked.attack, *(None for _ in attacked.blind[1:])]
+    return [_right(guess, attack, labels, rows) for guess, attack in zip(attacked.blind, same, strict=False)]

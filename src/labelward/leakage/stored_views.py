@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ class AttackerKnowledge:
     labels: Path | None = None
     label: str = "label"
     other_runs: tuple[Path, ...] = ()
-    models: Callable[[AttackerData], AttackerData] | None = None
+    models: PartyModel | None = None
     colluding: tuple[tuple[Path, Path], ...] = ()
 
 
@@ -168,7 +168,7 @@ class _Member:
 
     view_dir: Path
     features: Path
-    models: Callable[[AttackerData], AttackerData] | None
+    models: PartyModel | None
 
 
 def _opened(
@@ -228,7 +228,7 @@ def _opened(
         other_runs=tuple(others),
         labels=None
         if knowledge.labels is None
-        else _own_labels(knowledge.labels, ids, knowledge.label, id_column, classes),
+        else _own_labels(knowledge, ids, id_column, classes, None if member.models is None else member.models.classes),
     )
     return ids, view, own if member.models is None else member.models(own)
 
@@ -239,8 +239,23 @@ def _attacks_as(view: View) -> set[str]:
     return {*roles[view.header.role].attacks_as} if view.header.role in roles else {view.header.role}
 
 
-def _own_labels(path: Path, ids: Sequence[str], label: str, id_column: str | None, classes: int) -> NDArray[np.float64]:
-    """Return the labels of the view's rows: class numbers, or values if there are more of them than classes."""
+def _own_labels(
+    knowledge: AttackerKnowledge,
+    ids: Sequence[str],
+    id_column: str | None,
+    classes: int,
+    names: tuple[str, ...] | None,
+) -> NDArray[np.float64]:
+    """Return the labels of the view's rows as the training encoded them: class numbers, or values.
+
+    Args:
+        knowledge: with the table of labels.
+        ids: row ids of the view.
+        id_column: of the table.
+        classes: where no names are known, labels are values if there are more of them than these.
+        names: of the model's classes, in its order; empty: labels are values; None: not known, classes are sorted.
+    """
+    path, label = knowledge.labels or Path(), knowledge.label
     place = f"table {str(path)!r}"
     table = read_table(path, text=[id_column or "id"])
     row_of = {name: row for row, name in enumerate(row_ids(table, id_column, place))}
@@ -248,13 +263,56 @@ def _own_labels(path: Path, ids: Sequence[str], label: str, id_column: str | Non
     if missing:
         raise DataError(f"has no row {missing[0]!r}", code="rows", field=place, value=missing[0])
     rows = [row_of[name] for name in ids]
-    distinct = len(find_column(table, label, place).unique())
-    if distinct <= classes:
-        return encode_labels(table, label, place)[1][rows].astype(np.float64)
-    return encode_regression_targets(table, label, place)[rows]
+    quantities = not names if names is not None else len(find_column(table, label, place).unique()) > classes
+    if quantities:
+        return encode_regression_targets(table, label, place)[rows]
+    given, codes = encode_labels(table, label, place)
+    strangers = [name for name in given if names is not None and name not in names]
+    if strangers:
+        reason = f"label {strangers[0]!r} is none of the model's classes; give the labels that it was trained on"
+        raise DataError(reason, code="labels", field=place, value=strangers[0])
+    numbers = np.array([(names or given).index(name) for name in given], np.float64)
+    return numbers[codes][rows]
 
 
-def load_models(view_dir: Path, model: Path | None = None) -> Callable[[AttackerData], AttackerData] | None:
+@dataclass(frozen=True)
+class PartyModel:
+    """A party's share of a model, read when it is needed; called with the party's data, it adds what is known of it.
+
+    Attributes:
+        view: of the party.
+        folder: of the share.
+    """
+
+    view: View
+    folder: Path
+
+    def __call__(self, own: AttackerData) -> AttackerData:
+        """Return the data with the party's part of the model.
+
+        Raises:
+            FileFormatError: the share is damaged.
+            DataError: it belongs to another party.
+            DependencyError: it is of a split network, and torch is not installed.
+        """
+        known: AttackerData = self._programs.own(self.view, own, self._share)
+        return known
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Names of the classes in the active party's share, empty for regression; None in other parties' shares."""
+        return self._share.classes if self.view.header.role == "active" else None
+
+    @cached_property
+    def _programs(self) -> Any:
+        return model_family(ComponentSpec(self.view.parameter("model.kind")))
+
+    @cached_property
+    def _share(self) -> Any:
+        return self._programs.load(self.folder)
+
+
+def load_models(view_dir: Path, model: Path | None = None) -> PartyModel | None:
     """Return what adds the knowledge of a view's party about its part of the model; None: it has none.
 
     Args:
@@ -278,8 +336,7 @@ def load_models(view_dir: Path, model: Path | None = None) -> Callable[[Attacker
         )
     if not folder.exists() and model is None:
         return None
-    programs = model_family(ComponentSpec(kind))
-    return lambda own: programs.own(view, own, programs.load(folder))
+    return PartyModel(view, folder)
 
 
 def read_known(

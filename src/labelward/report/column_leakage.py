@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from labelward.report.metrics import format_metric
+from labelward.report.metrics import format_metric, metric_name
+from labelward.report.narrative import NOTICEABLE
 from labelward.report.summary import SummaryRow
 from labelward.report.tables import ReportTable, leakage_table
 
@@ -36,15 +38,31 @@ def column_sentences(table: Sequence[SummaryRow]) -> list[str]:
             best[key] = row
     sentences = []
     for (defense, name), row in best.items():
-        if name == "recovered":
-            wrong = f", {row.leakage['wrong'].mean:.1%} wrong" if row.leakage["wrong"].mean else ", none wrong"
-            splits = row.leakage.get("recovered_by_splits")
-            alone = f"; {splits.mean:.1%} follow from the splits alone" if splits else ""
-            share = f"{row.leakage[name].mean:.1%} of the cells of the other parties' columns{wrong}{alone}"
-        else:
-            share = f"a column of another party ({name} {format_metric(name, _reached(row), digits=2)})"
+        if name != "recovered":
+            sentences.append(_sentence_on_a_column(row, name))
+            continue
+        wrong = f", {row.leakage['wrong'].mean:.1%} wrong" if row.leakage["wrong"].mean else ", none wrong"
+        splits = row.leakage.get("recovered_by_splits")
+        alone = f"; {splits.mean:.1%} follow from the splits alone" if splits else ""
+        share = f"{row.leakage[name].mean:.1%} of the cells of the other parties' columns{wrong}{alone}"
         sentences.append(f"{row.party} could infer {share} ({row.attack}; {defense}).")
     return sentences
+
+
+def _sentence_on_a_column(row: SummaryRow, name: str) -> str:
+    """Return what an attack reaches of single columns, compared with what the attacker reaches otherwise."""
+    others = [
+        (words, values[name].mean)
+        for words, values in (("without the view", row.without_view), ("by chance", row.chance))
+        if name in values
+    ]
+    figures = [f"{metric_name(name)} {format_metric(name, _reached(row), digits=2)}"]
+    figures += [f"{words} {format_metric(name, value, digits=2)}" for words, value in others]
+    words, floor = max(others, key=lambda each: each[1], default=("", -math.inf))
+    learned = "could infer a column of another party"
+    if _reached(row) <= floor + NOTICEABLE:
+        learned = f"inferred no column of another party better than {words}"
+    return f"{row.party} {learned} ({', '.join(figures)}; {row.attack}; {row.defense})."
 
 
 def _reached(row: SummaryRow) -> float:

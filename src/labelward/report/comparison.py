@@ -170,12 +170,12 @@ def _leakages(names: Sequence[str], tables: Sequence[Sequence[SummaryRow]]) -> R
     metric = ranking_metric([row for table in tables for row in table]) or ""
     found = _beside(
         tables,
-        lambda row: (row.defense, row.party, row.attack) if row.party and row.attack else None,
+        lambda row: (row.defense, row.party, row.attack, f"{row.seeds}") if row.party and row.attack else None,
         lambda row: row.leakage.get(metric),
     )
     return ReportTable(
         caption=f"Leakage by attack: {metric_name(metric)}" if metric else "Leakage by attack",
-        header=_header(("defense", "attacker", "attack"), names),
+        header=_header(("defense", "attacker", "attack", "seeds"), names),
         rows=tuple(_lines(found, metric)),
         words=3,
         note="Mean ± standard deviation over the seeds.",

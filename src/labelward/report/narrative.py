@@ -17,9 +17,11 @@ from labelward.runs.malicious_runs import DivergedRun
 from labelward.runs.schema import budgets, defense_label, kind_label
 
 UNDEFENDED = defense_label(())
-_SPLIT_LEAKS_FROM = 0.1
-"""Distance of the split attack's AUC from 0.5 that is beyond chance; with 455 rows, its standard error is 0.03."""
-_NOTICEABLE = 0.01
+_SPLIT_LEAKS_FROM, _SPLIT_ERRORS = 0.02, 4.0
+"""Smallest distance of the split attack's AUC from 0.5 that counts, and in standard errors of classes of one size."""
+_SPLIT_ROWS = 455
+"""Training rows that are taken for granted where their number is not known: a distance of 0.11."""
+NOTICEABLE = 0.01
 """Smaller differences are not mentioned: sentences print two decimals."""
 
 
@@ -47,13 +49,24 @@ def strongest(table: Sequence[SummaryRow]) -> dict[tuple[str, str], SummaryRow]:
 
     The row is that of the attack with the largest mean. Its leakage and its leakage without the view are, by metric of
     the common scale, the largest means over all attacks, each without and with the view: an attacker may run any of
-    them, and leave the view aside. So the leakage is never below that without the view.
+    them, and leave the view aside. So the leakage is never below that without the view. Utility and cost are those of
+    the honest run under the same defense, if there is one, also where the strongest attack is of a malicious run: what
+    a defense costs is what it costs parties that train as agreed.
     """
     ranked_by, groups = ranking_metric(table), dict[tuple[str, str], list[SummaryRow]]()
     for row in table:
         if row.party is not None and ranked_by in row.leakage:
             groups.setdefault((row.defense, row.party), []).append(row)
-    return {key: _strongest(rows, str(ranked_by)) for key, rows in groups.items()}
+    honest = {row.defense: row for row in reversed(table) if row.behavior is None}
+    return {key: _with_utility_of(honest.get(key[0]), _strongest(rows, str(ranked_by))) for key, rows in groups.items()}
+
+
+def _with_utility_of(honest: SummaryRow | None, row: SummaryRow) -> SummaryRow:
+    """Return the row of a malicious run with utility and cost of the honest one; others as they are."""
+    if honest is None or row.behavior is None:
+        return row
+    own = {name: getattr(honest, name) for name in ("utility", "alone", "joined", "edge", "cost")}
+    return msgspec.structs.replace(row, **own)
 
 
 def _strongest(rows: Sequence[SummaryRow], ranked_by: str) -> SummaryRow:
@@ -186,15 +199,21 @@ def insecure_warning(reasons: Sequence[str], *, ahead: bool = False) -> str | No
     )
 
 
-def split_notice(rows: Sequence[SummaryRow]) -> tuple[str, ...]:
-    """Return whether the split into training and test rows reveals labels, if the split attack was run."""
+def split_notice(rows: Sequence[SummaryRow], training_rows: int | None) -> tuple[str, ...]:
+    """Return whether the split attack, if it was run, finds labels in the split into training and test rows.
+
+    Args:
+        rows: of all attacks.
+        training_rows: their number decides which distance from an AUC of 0.5 is beyond chance; None: not known.
+    """
     areas = [row.leakage["auc"].mean for row in rows if _kind(row) == STANDING and "auc" in row.leakage]
     if not areas:
         return ()
     worst = max(areas, key=lambda area: abs(area - 0.5))
-    if abs(worst - 0.5) > _SPLIT_LEAKS_FROM:
+    by_chance = _SPLIT_ERRORS / math.sqrt(3 * (training_rows or _SPLIT_ROWS))
+    if abs(worst - 0.5) > max(_SPLIT_LEAKS_FROM, by_chance):
         return (f"The choice of test rows reveals labels: {STANDING} ranks the rows with an AUC of {worst:.2f}.",)
-    return (f"The choice of test rows reveals nothing about the labels ({STANDING}: AUC {worst:.2f}).",)
+    return (f"{STANDING} finds nothing about the labels in the choice of test rows (AUC {worst:.2f}).",)
 
 
 def without_standing(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
@@ -257,7 +276,7 @@ def _gain(row: SummaryRow) -> Spread:
 
 
 def _adds(row: SummaryRow) -> bool:
-    return _gain(row).mean > _NOTICEABLE
+    return _gain(row).mean > NOTICEABLE
 
 
 def _leak_sentence(row: SummaryRow, training_rows: int | None) -> str:
@@ -306,11 +325,12 @@ def _read_sentences(table: Iterable[SummaryRow]) -> list[str]:
         if READ not in row.leakage or not row.leakage[READ].mean:
             continue
         share, right = (_percent(row.leakage[name].mean) for name in (READ, READ_RIGHT))
+        by_chance = f" ({_percent(row.chance[READ_RIGHT].mean)} by chance)" if READ_RIGHT in row.chance else ""
         how = "" if row.behavior is None else ", for which it deviates from the protocol"
         under = "" if row.defense == UNDEFENDED else f"Under {row.defense}, "
         found.append(
             f"{under}{row.party} could read the labels of {share} of the rows one by one ({row.attack}{how}); {right} "
-            "of these are right."
+            f"of these are right{by_chance}."
         )
     return found
 
@@ -329,10 +349,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _federation_sentences(undefended: SummaryRow, partners: str) -> list[str]:
-    """Return the notice that the undefended model does not beat the active party's own by more than its deviation."""
+    """Return the notice that the undefended model does not beat the active party's own beyond two standard errors."""
     name = undefended.worth
     edge = undefended.edge.get(name)
-    if edge is None or metric_of(name).better(edge.mean) > (edge.std or 0.0):
+    if edge is None or metric_of(name).better(edge.mean) > 2 * edge.error:
         return []
     joint, alone = (format_metric(name, each.mean) for each in (_utility(undefended), undefended.alone[name]))
     return [
@@ -349,18 +369,18 @@ def _is_alone(row: SummaryRow) -> bool:
 def _best(rows: Sequence[SummaryRow]) -> SummaryRow:
     """Return the row with the highest utility among those with the least leakage, up to a small difference."""
     least = min(_leak(row).mean for row in rows)
-    near = [row for row in rows if _leak(row).mean <= least + _NOTICEABLE]
+    near = [row for row in rows if _leak(row).mean <= least + NOTICEABLE]
     return max(near, key=lambda row: metric_of(row.worth).better(_utility(row).mean))
 
 
 def _reduces(row: SummaryRow, undefended: SummaryRow) -> bool:
-    return _leak(row).mean < _leak(undefended).mean - _NOTICEABLE
+    return _leak(row).mean < _leak(undefended).mean - NOTICEABLE
 
 
 def _achieved(undefended: SummaryRow, defended: SummaryRow) -> str:
     bare, left = _leak(undefended), _leak(defended)
     floor = undefended.without_view[undefended.primary or ""].mean
-    aside = f" (no more than {defended.party}'s own columns reach)" if left.mean <= floor + _NOTICEABLE else ""
+    aside = f" (no more than {defended.party}'s own columns reach)" if left.mean <= floor + NOTICEABLE else ""
     text = f"reduces this to {decimals(left.mean, 2)}{aside} and {_price(undefended, defended)}."
     if bare.mean - left.mean < 2 * math.hypot(bare.error, left.error):
         text += " The reduction is below two standard errors over the seeds, so it is not certain."
@@ -395,9 +415,9 @@ def _defense_sentences(
             else "There was therefore no leakage for a defense to reduce."
         )
     else:
-        verb = "it is" if _leak(best).mean <= bare.mean + _NOTICEABLE else "it rises to"
+        verb = "it is" if _leak(best).mean <= bare.mean + NOTICEABLE else "it rises to"
         text = f"No defense tested reduces the leakage: with the best one, {best.defense}, {verb} {reached}."
-    worse = [row for row in defended if row is not best and _leak(row).mean > bare.mean + _NOTICEABLE]
+    worse = [row for row in defended if row is not best and _leak(row).mean > bare.mean + NOTICEABLE]
     if not worse:
         return [text]
     named = ", ".join(f"{row.defense} (to {decimals(_leak(row).mean, 2)})" for row in worse)

@@ -5,8 +5,8 @@ for (const region of document.querySelectorAll(".scroll")) {
   if (rows.length < 4) continue;
   const last = rows[rows.length - 1], fixed = last.cells[0].textContent === "total" ? [rows.pop()] : [];
   const value = (row, at) => {
-    const text = row.cells[at].textContent.trim(), units = {kB: 1e3, MB: 1e6, GB: 1e9, ms: 1e-3, min: 60, h: 3600};
-    const found = /^(-?[\d,]*\.?\d+)\s*([a-zA-Z]*)/.exec(text);
+    const text = row.cells[at].textContent.trim().replaceAll("\u2212", "-"), units = {kB: 1e3, MB: 1e6, GB: 1e9, ms: 1e-3, min: 60, h: 3600};
+    const found = /^(-?[\d,]*\.?\d+(?:e[-+]?\d+)?)\s*([a-zA-Z]*)/.exec(text);
     return found ? parseFloat(found[1].replaceAll(",", "")) * (units[found[2]] || 1) : text;
   };
   if (!matchMedia("(max-width: 40rem)").matches) [...table.tHead.rows[0].cells].forEach((head, at) => {

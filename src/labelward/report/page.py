@@ -139,11 +139,26 @@ def _render(audit: StoredAudit, provenance: ReportTable) -> str:
         expected=estimate_tables(runs, audit.rows),
         applied=run_tables.defense_table(runs),
         auxiliary=run_tables.auxiliary_table({**runs, "": audit.deviating}),
-        encrypted=any(row.engine.name != "none" for row in audit.rows),
+        **_circumstances(audit.rows),
         deviating=bool(audit.deviating),
         versions=_versions(audit.rows),
         job=audit.job,
     )
+
+
+def _circumstances(rows: Sequence[ResultRow]) -> dict[str, bool]:
+    """Return what fixed paragraphs depend on.
+
+    ``encrypted``: any engine encrypts. ``networks``, ``trees``: all models are split networks, or trees of one label
+    holder; other models hide other things. ``coalitions``: parties that join their views were attackers.
+    """
+    kinds = {row.model["kind"] for row in rows}
+    return {
+        "encrypted": any(row.engine.name not in ("none", "plain") for row in rows),
+        "networks": kinds == {"splitnn"},
+        "trees": kinds <= {"secureboost", "forest"},
+        "coalitions": any(row.coalition for row in rows),
+    }
 
 
 def _by_subject(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
@@ -178,7 +193,7 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
             *diverged_notice(audit.diverged),
             *scope_notice(table),
             *budget_notice(audit.budget),
-            *split_notice(table),
+            *split_notice(table, audit.training_rows),
             *column_sentences(everything),
             *published_split_notice(audit.split),
         ),

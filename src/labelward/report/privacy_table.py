@@ -17,6 +17,10 @@ from labelward.report.tables import ReportTable
 
 _LABEL_PRIVATE = ("randomized-response", "lp-mst", "noisy-gradients")
 """Defenses whose parameter ``epsilon``, where given, is that of label differential privacy."""
+_ON_LABELS = ("randomized-response", "lp-mst")
+"""Those of them that replace the labels once, so that it holds whatever a passive party does in training."""
+_PER_GRADIENT = "ppdl"
+"""The defense whose ``epsilon`` is that of one gradient; a run costs it as often as there are gradients."""
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +50,10 @@ class AttackerPrivacy(msgspec.Struct, frozen=True, kw_only=True):
     """What all attacks of one party together show of one defense.
 
     Attributes:
-        claimed: epsilon that the defenses guarantee; None: no guarantee.
+        claimed: epsilon that the defenses guarantee over the whole run; None: no guarantee.
+        delta: that belongs to it.
+        per_gradient: epsilon that a defense guarantees for each gradient alone; None: none does.
+        behavior: how the attacker trains, if not as agreed; guarantees for parties that do are then left out.
         bound: the largest lower bound of epsilon of all attacks and seeds, all of which hold together; None: not
             measured.
         attack: the attack with the largest additive advantage; None: not measured.
@@ -61,6 +68,9 @@ class AttackerPrivacy(msgspec.Struct, frozen=True, kw_only=True):
     claimed: float | None
     bound: float | None
     pairs: float
+    delta: float = 0.0
+    per_gradient: float | None = None
+    behavior: str | None = None
     attack: str | None = None
     additive: Interval | None = None
     multiplicative: Interval | None = None
@@ -68,13 +78,18 @@ class AttackerPrivacy(msgspec.Struct, frozen=True, kw_only=True):
     without_view: float = 0.0
     seeds: int = 1
 
+    @property
+    def run(self) -> str:
+        """The defense and, if malicious, the behavior of the attacker."""
+        return self.defense if self.behavior is None else f"{self.defense}, {self.party}: {self.behavior}"
+
 
 def attacker_privacy(table: Sequence[SummaryRow]) -> list[AttackerPrivacy]:
-    """Return a line for each defense and attacker of the rows that have figures of privacy."""
-    groups: dict[tuple[str, str], list[SummaryRow]] = {}
+    """Return a line for each defense, attacker and behavior of the rows that have figures of privacy."""
+    groups: dict[tuple[str, str, str | None], list[SummaryRow]] = {}
     for row in table:
         if row.party is not None and (row.evidence or row.advantages):
-            groups.setdefault((row.defense, row.party), []).append(row)
+            groups.setdefault((row.defense, row.party, row.behavior), []).append(row)
     return [_privacy(rows) for rows in groups.values()]
 
 
@@ -82,10 +97,10 @@ def privacy_table(table: Sequence[SummaryRow]) -> ReportTable:
     """Return the table of the report; no rows if nothing was measured."""
     rows = [
         (
-            each.defense,
+            each.run,
             each.party,
             each.attack or NOTHING,
-            "none" if each.claimed is None else f"{each.claimed:g}",
+            _guarantee(each),
             NOTHING if each.bound is None else "no finite ε" if math.isinf(each.bound) else decimals(each.bound, 2),
             f"{each.pairs:.0f}",
             decimals(each.accuracy, 3),
@@ -103,9 +118,10 @@ def privacy_table(table: Sequence[SummaryRow]) -> ReportTable:
         ),
         rows=tuple(rows),
         words=3,
-        note="All limits at 95% confidence, jointly for all attacks and seeds of a line. ε at least: no label "
-        "differential privacy with a smaller ε explains how often the attacks tell a true label from one drawn from a "
-        "model of all columns; 0 means that nothing was shown, in particular with few pairs. Multiplicative advantage: "
+        note="ε guaranteed: over the whole run, with its δ; of malicious runs, where it covers parties that deviate. "
+        "All limits at 95% confidence, jointly for all attacks and seeds of a line. ε at least: no label differential "
+        "privacy with a smaller ε explains how often the attacks tell a true label from one drawn from a model of all "
+        "columns; 0 means that nothing was shown, in particular with few pairs. Multiplicative advantage: "
         "difference of the log odds, in units of ε.",
     )
 
@@ -120,7 +136,7 @@ def privacy_images(table: Sequence[SummaryRow]) -> list[Image]:
     for each in attacker_privacy(table):
         advantage = each.multiplicative
         mark = ScaleMark(
-            name=each.defense,
+            name=each.run,
             interval=None if advantage is None else (advantage.low, advantage.mean, advantage.high),
             least=each.bound,
             guarantee=each.claimed,
@@ -132,11 +148,15 @@ def privacy_images(table: Sequence[SummaryRow]) -> list[Image]:
 
 def _privacy(rows: Sequence[SummaryRow]) -> AttackerPrivacy:
     first = rows[0]
+    claimed, delta = _claimed(first)
     evidence = [each for row in rows for each in row.evidence]
     line = AttackerPrivacy(
         defense=first.defense,
         party=first.party or "",
-        claimed=_claimed(first),
+        claimed=claimed,
+        delta=delta,
+        per_gradient=_per_gradient(first),
+        behavior=first.behavior,
         bound=max((each.bound(shared_by=len(evidence)) for each in evidence), default=None),
         pairs=fmean([each.pairs for each in evidence]) if evidence else 0.0,
         seeds=first.seeds,
@@ -162,9 +182,22 @@ def _privacy(rows: Sequence[SummaryRow]) -> AttackerPrivacy:
     )
 
 
-def _claimed(row: SummaryRow) -> float | None:
-    private = [each.get("epsilon") for each in row.chain if each["kind"] in _LABEL_PRIVATE]
-    return min((epsilon for epsilon in private if epsilon is not None), default=None)
+def _claimed(row: SummaryRow) -> tuple[float | None, float]:
+    """Return the smallest epsilon that the defenses guarantee, and its delta."""
+    kinds = _LABEL_PRIVATE if row.behavior is None else _ON_LABELS
+    private = [each for each in row.chain if each["kind"] in kinds and each.get("epsilon") is not None]
+    return min(((each["epsilon"], each.get("delta") or 0.0) for each in private), default=(None, 0.0))
+
+
+def _per_gradient(row: SummaryRow) -> float | None:
+    found = [each for each in row.chain if each["kind"] == _PER_GRADIENT and each.get("form") != "published"]
+    return min((each["epsilon"] for each in found), default=None) if row.behavior is None else None
+
+
+def _guarantee(line: AttackerPrivacy) -> str:
+    if line.claimed is None:
+        return "none" if line.per_gradient is None else f"{line.per_gradient:g} per gradient"
+    return f"{line.claimed:g} (δ {line.delta:g})" if line.delta else f"{line.claimed:g}"
 
 
 def _limits(interval: Interval | None) -> str:
