@@ -68,7 +68,7 @@ class BatchGradientGuess(TwoClassRanking):
             gradients.setdefault((step.epoch, step.batch), []).append(step.values.unpack().astype(np.float64))
         if not gradients:
             return self.guess_of(rng.normal(size=view.rows), {})
-        x, scores, sure = encoded_columns(view, own), np.zeros(view.rows), np.zeros(view.rows)
+        x, scores, sure = own_encoded_columns(view, own), np.zeros(view.rows), np.zeros(view.rows)
         for each in view.observed(BatchRows):
             parts = gradients.pop((each.epoch, each.batch), None)
             if parts is None:
@@ -100,7 +100,7 @@ def shortest_solution(x: Floats, sums: Floats) -> tuple[Floats, NDArray[np.bool_
     return found, (left**2).sum(axis=1) > 1 - _SURE
 
 
-def encoded_columns(view: View, own: AttackerData) -> Floats:
+def own_encoded_columns(view: View, own: AttackerData) -> Floats:
     """Return a party's columns as the model encodes them, float64 [rows, encoded columns].
 
     Raises:

@@ -9,6 +9,7 @@ anything is decoded, recorded or allocated.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -70,6 +71,8 @@ def _decode_released(kind: Any, value: Any) -> Any:
 _encoder = msgspec.msgpack.Encoder(enc_hook=_encode_released)
 _envelopes = msgspec.msgpack.Decoder(_Envelope)
 _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {}
+_describing = threading.RLock()
+"""Held while msgspec looks into a type for the first time: in two threads at once it can end the process."""
 
 
 def schema(name: str) -> type[Message] | type[Observation]:
@@ -102,7 +105,8 @@ def limits_of(name: str) -> Limits:
     stated = kind.limits if issubclass(kind, Message) else None
     if stated is not None:
         return stated
-    described = inspect.type_info(kind)
+    with _describing:
+        described = inspect.type_info(kind)
     assert isinstance(described, inspect.StructType)
     return SMALL if all(isinstance(field.type, _SCALARS) for field in described.fields) else GROWING
 
@@ -124,7 +128,8 @@ def decode_fields(name: str, body: bytes | msgspec.Raw) -> Any:
     """Return the message of a type from its own bytes; :class:`CodecError` for anything else."""
     kind = schema(name)
     if name not in _decoders:
-        _decoders[name] = msgspec.msgpack.Decoder(kind, dec_hook=_decode_released)
+        with _describing:
+            _decoders[name] = msgspec.msgpack.Decoder(kind, dec_hook=_decode_released)
     try:
         return _decoders[name].decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -239,7 +244,8 @@ def require_released(message: Message | Observation) -> None:
 
 def _released_fields(kind: type[msgspec.Struct]) -> Iterator[str]:
     """Yield the released fields of a message class; refuse one that is neither these nor exempt nor a scalar."""
-    described = inspect.type_info(kind)
+    with _describing:
+        described = inspect.type_info(kind)
     assert isinstance(described, inspect.StructType)
     for field in described.fields:
         types = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
