@@ -16,14 +16,14 @@ from labelward.errors import DependencyError
 from labelward.installation import install_command, missing_library
 from refusals import refused
 
-FOLDER = {"url": "file:///home/me/my%20code", "dir_info": {}}
+FOLDER = {"url": "file:///src/my%20code", "dir_info": {}}
 ARCHIVE = {"url": "https://host.example/labelward-0.2.0.whl", "archive_info": {}}
 REPOSITORY = {"url": "https://host.example/labelward.git", "vcs_info": {"vcs": "git", "commit_id": "ab12"}}
 
 FORMS: dict[str, tuple[Any, list[str]]] = {
     "index": (None, ["labelward[nets,tune]"]),
-    "folder": (FOLDER, ["/home/me/my code[nets,tune]"]),
-    "editable": (FOLDER | {"dir_info": {"editable": True}}, ["-e", "/home/me/my code[nets,tune]"]),
+    "folder": (FOLDER, ["/src/my code[nets,tune]"]),
+    "editable": (FOLDER | {"dir_info": {"editable": True}}, ["-e", "/src/my code[nets,tune]"]),
     "archive": (ARCHIVE, ["labelward[nets,tune] @ https://host.example/labelward-0.2.0.whl"]),
     "repository": (REPOSITORY, ["labelward[nets,tune] @ git+https://host.example/labelward.git@ab12"]),
     "subdirectory": (
