@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import gcd
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -111,6 +112,18 @@ def test_what_a_plan_takes_is_counted_by_doing_it(case: tuple[np.ndarray, int], 
     assert chosen == (chosen.sets, rows, merges)
     apart = sum(int((column >= 0).sum()) - len(set(column[column >= 0].tolist())) for column in groups.T)
     assert rows + weight * merges <= apart
+
+
+@given(case=grouped(), weight=st.sampled_from([0.5, 2.0]))
+@settings(deadline=None)
+def test_cells_are_counted_alike_in_an_array_sorted_and_numbered(case: tuple[np.ndarray, int], weight: float) -> None:
+    groups, n_groups = case
+    present = present_rows(groups, n_groups).groups
+    in_array = plan_merging(present, n_groups, weight)
+    with patch.multiple(joint, _ROOM=0, _PER_ROW=0):
+        assert plan_merging(present, n_groups, weight) == in_array
+        with patch.object(joint, "_FEW", -1):
+            assert plan_merging(present, n_groups, weight) == in_array
 
 
 def test_pairs_on_a_root_as_of_job_a_and_triples_where_rows_are_many() -> None:

@@ -77,7 +77,6 @@ def class_scores(
         weights: float64 [rows]; None: equal weights.
         names: of the metrics to compute; None: all.
     """
-    import sklearn
     from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
 
     classes = predicted.shape[1]
@@ -101,8 +100,7 @@ def class_scores(
         return log_loss(labels, bounded, labels=list(range(classes)), sample_weight=weights)
 
     found = (auc, accuracy, f1, logloss)
-    with sklearn.config_context(skip_parameter_validation=True):  # most of the time where rows are few
-        return {each.__name__: float(each()) for each in found if names is None or each.__name__ in names}
+    return {each.__name__: float(each()) for each in found if names is None or each.__name__ in names}
 
 
 def regression_scores(

@@ -26,7 +26,7 @@ Sets = tuple[tuple[int, ...], ...]
 _FULL = 4  # rows of a joint cell below which merging takes what joining three columns saves
 _ROOM = 1 << 16  # keys that may be counted in an array, whatever the number of rows
 _PER_ROW = 8  # and more where rows are many: so many for each
-_FEW = 1 << 12  # rows whose keys are sorted in less time than such an array takes
+_FEW = 1 << 12  # rows whose keys are otherwise sorted, which takes less time than to number the joint cells
 
 
 class PresentRows(NamedTuple):
@@ -162,11 +162,7 @@ class _Counting:
 
     def _cost(self, columns: tuple[int, ...]) -> _Cost:
         chosen = np.array(columns, np.int64)
-        if self.n <= _FEW and (self._n_groups + 1) ** len(columns) > self.n:
-            groups = np.zeros(len(columns), np.int64)
-            absent, cells = self._loops.count_sorted(self._groups, chosen, self._n_groups + 1, groups)
-            with_group = groups.tolist()
-        elif fits_in_array(len(columns), self._n_groups, self.n):
+        if fits_in_array(len(columns), self._n_groups, self.n):
             counts = np.zeros((self._n_groups + 1,) * len(columns), np.int32)
             keys = np.empty(self.n, np.int32)
             self._loops.count_joint(self._groups, chosen, self._n_groups + 1, keys, counts.reshape(-1))
@@ -174,6 +170,10 @@ class _Counting:
             filled.flat[0] = False
             cells = int(np.count_nonzero(filled))
             with_group = [cells - int(np.count_nonzero(filled.take(0, axis=at))) for at in range(len(columns))]
+        elif self.n <= _FEW:
+            groups = np.zeros(len(columns), np.int64)
+            absent, cells = self._loops.count_sorted(self._groups, chosen, self._n_groups + 1, groups)
+            with_group = groups.tolist()
         else:
             numbers, joint = joint_cells(self._groups, columns, self._n_groups)
             cells, absent = len(joint), int(np.count_nonzero(numbers < 0))
