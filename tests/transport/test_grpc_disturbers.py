@@ -82,6 +82,7 @@ def test_a_disturber_ends_the_run_within_seconds_by_name(disturb: Callable[[Netw
         def disturbing() -> None:
             while not done.is_set():
                 disturb(made["telco"])
+                time.sleep(0.0005)  # else threads of the others, in the same process, may get no turn for seconds
 
         threading.Thread(target=disturbing, daemon=True).start()
         start = time.monotonic()
