@@ -92,8 +92,8 @@ class Marvell(KeyedGradientDefense):
 
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
         """Return the gradient with the noise of each row's class."""
+        place = self._kept.key, returned.epoch, returned.batch
         for last in self._last:  # another party's equal gradient, whose noise is equal
-            place = self._kept.key, returned.epoch, returned.batch
             if last.place == place and np.array_equal(last.values, returned.values):
                 self._count_sent(returned)
                 self._kept.levels[returned.party] = last.power
@@ -121,9 +121,7 @@ class Marvell(KeyedGradientDefense):
         along, across = least_divergence(spread)
         sizes = np.sqrt(np.maximum(np.hstack([along[:, None], across]), 0.0))[labels]
         noisy = self._added(returned, (draws * sizes) @ directions.T)
-        self._last[:] = [
-            _Answer((self._kept.key, returned.epoch, returned.batch), returned.values.copy(), noisy, spread.power)
-        ]
+        self._last[:] = [_Answer(place, returned.values.copy(), noisy, spread.power)]
         return noisy.copy()
 
     def _of_one_class(self, returned: ReturnedGradient, values: Floats, draws: Floats) -> Values:

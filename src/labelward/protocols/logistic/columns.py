@@ -60,7 +60,7 @@ def scales_of_party(params: LogisticRegression, party: PartyDataset) -> tuple[Co
     Raises:
         JobError: a column has too many categories, or the party too many encoded columns, or none; names it.
     """
-    least = -(-LEAST_IN_BATCH * len(party.train) // min(params.batch_size, len(party.train)))
+    least = -(-LEAST_IN_BATCH * len(party.train) // params.most_rows(len(party.train)))
     counts = {place: len(names) for place, names in party.categories.items()}
     for place, count in counts.items():
         if count > MOST_CATEGORIES:

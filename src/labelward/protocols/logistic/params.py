@@ -32,6 +32,10 @@ class LogisticRegression(Parameters):
     learning_rate: Annotated[PositiveFloat, Meta(description="Step size of gradient descent.")] = 0.5
     l2: Annotated[NonNegativeFloat, Meta(description="Weight of half the squared length of the weights.")] = 1e-4
 
+    def most_rows(self, rows: int) -> int:
+        """Return how many of so many training rows a batch has at most."""
+        return min(self.batch_size, rows)
+
     def batches(self, rows: int) -> list[slice]:
         """Return the batches of so many training rows as pieces of an epoch's order.
 

@@ -114,7 +114,7 @@ class ActiveTraining:
         """
         ctx = self.ctx
         for peer in ctx.peers:
-            ctx.expect(peer, 8 * self._most_rows + _DESCRIBED)  # scores
+            ctx.expect(peer, 8 * self.own.params.most_rows(len(self.labels)) + _DESCRIBED)  # scores
             ctx.send(peer, LogisticStart(self.model, private.public.material()), ())
         columns = {peer: self._columns_of(peer, engine, private.public.bits) for peer in ctx.peers}
         if resume is None:
@@ -129,10 +129,6 @@ class ActiveTraining:
                 self._batch(private, step, rows, columns)
             self._save(epoch + 1)
         ctx.progress("epochs", self.own.params.epochs, self.own.params.epochs)
-
-    @property
-    def _most_rows(self) -> int:
-        return min(self.own.params.batch_size, len(self.labels))
 
     def _batch(self, private: PrivateKey, step: Step, rows: Rows, columns: Mapping[str, int]) -> None:
         ctx, sums = self.ctx, BatchSums(len(rows))
@@ -161,7 +157,7 @@ class ActiveTraining:
         if not 1 <= count <= MOST_COLUMNS:
             reason = f"has {count} encoded columns; 1 to {MOST_COLUMNS} are possible"
             raise PeerError(peer, reason, message="LogisticReady", step=(), code="peer-message", value=count)
-        sums = BatchSums(self._most_rows)
+        sums = BatchSums(self.own.params.most_rows(len(self.labels)))
         form, (wide, values) = engine.ciphertext_format(sums.layout, bits), sums.shape(count)
         self.ctx.expect(peer, form.sum_bytes(wide * values) + _DESCRIBED)
         return count
@@ -208,7 +204,7 @@ def train_own_weights(ctx: Context, own: OwnWeights, engine: Engine, agreed: Agr
     with ctx.blaming(ctx.active, "LogisticStart", ()):
         public = engine.public(start.key, protection=ctx.protection, insecure=agreed.insecure)
     ctx.checkpoints.name_model(start.model, agreed.resume)
-    size = min(own.params.batch_size, len(own.codes))
+    size = own.params.most_rows(len(own.codes))
     ctx.expect(ctx.active, engine.ciphertext_format(BatchSums(size).layout, agreed.bits).row_bytes(size) + _DESCRIBED)
     ctx.send(ctx.active, LogisticReady(own.codes.shape[1]), ())
     masks = score_masks(ctx, (0,))
