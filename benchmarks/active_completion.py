@@ -1,6 +1,6 @@
 """Active against passive completion: a malicious optimizer at several rates, on image halves and halves of texts.
 
-Usage: LABELWARD_DATA=DIR python benchmarks/active_completion.py --work DIR [--data digits] [--seeds N] [--json FILE]
+Usage: LABELWARD_DATA=DIR python benchmarks/active_completion.py [--work DIR] [--data digits] [--seeds N] [--json FILE]
 
 Models, columns and known labels are those of the study ``label-inference``, on samples that fit some minutes
 (``SIZES``); only the head is trained, with 512 steps. The passive attacker and each rate of the active one attack
@@ -89,7 +89,7 @@ def measure(data: str, seed: int, work: Path) -> dict[str, Any]:
 def main() -> None:
     """Run what is missing; store and print each seed, and in the end means and spreads."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=Path("runs/active-completion"))
     parser.add_argument("--data", nargs="*", choices=[*SIZES], default=[*SIZES])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", type=Path)

@@ -193,7 +193,7 @@ def train_mixmatch(
                     guessed = (guessed + model(encode(x[rows[half:]])).softmax(1)) / 2
                 guessed = sharpen(guessed, recipe.temperature)
             targets = torch.cat([targets, guessed])
-        mixed, targets = mixup(own, own[pairs], targets, targets[pairs], shares.to(own.dtype))
+        mixed, targets = mixup(own, own[pairs], targets, targets[pairs], shares.to(own.device, own.dtype))
         weight = recipe.unlabeled_weight * linear_rampup(step, recipe.steps)
         if recipe.loss == "mixtext":
             loss = mixtext_loss(model(mixed), targets, half, weight)

@@ -35,6 +35,14 @@ def device_of(params: SplitNet) -> torch.device:
     return device
 
 
+def attack_device(params: SplitNet) -> torch.device:
+    """Return the device of the training where this machine has it, else the CPU: views are attacked anywhere."""
+    try:
+        return device_of(params)
+    except JobError:
+        return torch.device("cpu")
+
+
 def torch_generator(seed: int, party: str, purpose: str) -> torch.Generator:
     """Return the generator that version 0.1.0 drew initial weights from; all parties can repeat it."""
     return torch.Generator().manual_seed(int(learning(seed, party, 0, purpose).integers(1 << 62)))

@@ -47,7 +47,7 @@ from labelward.protocols.family import (
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.attacker_knowledge import replayed_gradients, shared_start
 from labelward.protocols.splitnn.behavior import Behavior
-from labelward.protocols.splitnn.bottom_model import device_of, embed_batches, torch_generator
+from labelward.protocols.splitnn.bottom_model import attack_device, device_of, embed_batches, torch_generator
 from labelward.protocols.splitnn.centralized import train_centralized
 from labelward.protocols.splitnn.grad_cam import class_maps, image_shape
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
@@ -249,11 +249,11 @@ class SplitNetFamily(ModelFamily[NetShare]):
         if params.preset(view.party) in _TEXTS:
             outside = None if own.outside is None else own.outside.astype(np.int64)
             own = replace(own, features=own.features.astype(np.int64), outside=outside)
-        seed = view.parameter("run.seed", 0)
+        seed, device = view.parameter("run.seed", 0), attack_device(params)
         return replace(
             own,
-            bottom=partial(bottom.module, params),
-            untrained=lambda: bottom.untrained(params, torch_generator(seed, view.party, "bottom")),
+            bottom=lambda: bottom.module(params).to(device),
+            untrained=lambda: bottom.untrained(params, torch_generator(seed, view.party, "bottom")).to(device),
         )
 
     def shared_start(self, view: View) -> SharedStart:
