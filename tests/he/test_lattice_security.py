@@ -50,7 +50,7 @@ def summed(key: LatticePrivateKey, members: NDArray[np.bool_]) -> tuple[LatticeR
 def bare(key: LatticePrivateKey, sums: LatticeSums) -> Reals:
     """Return the polynomial of the one sum modulo q0 and q1, as values [2, n]: no mask."""
     lists = [term.lists for term in sums.terms]
-    values, coefficients = sealing._sum_polynomials(key.public.elements, sums.terms, lists, slice(0, 1), 1)
+    values, coefficients, _ = sealing._sum_polynomials(key.public.elements, sums.terms, lists, slice(0, 1), 1)
     more = np.stack([coefficients[0, 0, prime] % q for prime, q in enumerate(PRIMES)])
     more = np.where(more > Q0 // 2, more - np.array(PRIMES)[:, None], more).astype(np.float64)
     loops.to_values(key.public.elements.ring, more)
@@ -121,14 +121,17 @@ def test_one_mask_for_two_sums_cancels(key: LatticePrivateKey) -> None:
 def test_no_mask_and_public_element_are_used_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 100 sums of two sets of secrets: every pair (u, p1) is a new one, and so is e1."""
     used, errors = [], []
-    original = loops.seal_one
+    original = loops.seal_sums
 
-    def noted(ring: Any, values: Any, coefficients: Any, mask: Any, public: Any, error: Any, out: Any) -> None:
-        used.append((mask.tobytes(), public.tobytes()))
-        errors.append(error.tobytes())
-        original(ring, values, coefficients, mask, public, error, out)
+    def noted(ring: Any, first: int, values: Any, *others: Any) -> None:
+        _, _, _, pairs, _, masked, elements, _, drawn, *_ = others
+        for at in range(first, first + len(values)):
+            for (mask, element), error in zip(pairs[at], drawn[at], strict=True):
+                used.append((masked[mask].tobytes(), elements[element].tobytes()))
+                errors.append(error.tobytes())
+        original(ring, first, values, *others)
 
-    monkeypatch.setattr(loops, "seal_one", noted)
+    monkeypatch.setattr(loops, "seal_sums", noted)
     made = engine("lattice", parameters={"secrets": 1}).generate(N, protection=SecureRandom(), insecure=True)
     layout = Layout((1, 1), 100, 2)
     rows = made.public.rows(made.encrypt(np.zeros((100, 2), np.int64), layout).block())

@@ -16,7 +16,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from labelward.he.lattice.ring import ERROR_BITS, PRIMES, WORD_BITS, Bytes, Int64s, Reals
+from labelward.he.lattice.ring import ERROR_BITS, PRIMES, WORD_BITS, Bytes, Int8s, Int64s, Reals
 from labelward.jit import jit
 from labelward.rng import SecureRandom
 
@@ -62,13 +62,17 @@ class Stream:
 
     def errors(self, shape: tuple[int, ...]) -> Int64s:
         """Return independent errors."""
-        out = np.empty(shape, dtype=np.int64)
+        return self.small_errors(shape).astype(np.int64)
+
+    def small_errors(self, shape: tuple[int, ...]) -> Int8s:
+        """Return independent errors in the least memory."""
+        out = np.empty(shape, dtype=np.int8)
         _errors(self.words(out.size), out.reshape(-1))
         return out
 
-    def ternary(self, count: int, n: int) -> tuple[Int64s, Bytes]:
+    def ternary(self, count: int, n: int) -> tuple[Int8s, Bytes]:
         """Return coefficients [count, n] uniform in -1, 0, 1, and the bits [count, 2, n/8] of those that are 1, -1."""
-        out, bits = np.empty((count, n), dtype=np.int64), np.empty((count, 2, n // 8), dtype=np.uint8)
+        out, bits = np.empty((count, n), dtype=np.int8), np.empty((count, 2, n // 8), dtype=np.uint8)
         words = self.words(-(-count * n // 32) * 2)
         while _ternary(words, out, bits) < 0:
             words = np.concatenate([words, self.words(len(words))])
@@ -105,7 +109,7 @@ def _bit_count(word: np.uint64) -> np.int64:
 
 
 @jit
-def _errors(words: NDArray[np.uint64], out: Int64s) -> None:
+def _errors(words: NDArray[np.uint64], out: Int8s) -> None:
     mask = np.uint64((1 << ERROR_BITS) - 1)
     for i in range(len(out)):
         plus, minus = words[i] & mask, words[i] >> np.uint64(ERROR_BITS) & mask
@@ -113,7 +117,7 @@ def _errors(words: NDArray[np.uint64], out: Int64s) -> None:
 
 
 @jit
-def _ternary(words: NDArray[np.uint64], out: Int64s, bits: Bytes) -> int:
+def _ternary(words: NDArray[np.uint64], out: Int8s, bits: Bytes) -> int:
     """Return how many words were used, or -1 where they were too few."""
     count, n = out.shape
     flat, at, need = np.empty(count * n + 32, np.int8), 0, count * n

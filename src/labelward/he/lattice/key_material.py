@@ -102,7 +102,7 @@ def draw_keys(n: int, secrets: int, protection: SecureRandom, *, rows: bool = Tr
     number, form = _Numbers.of(secrets, rows=rows), FORMAT if rows else SUMS_FORMAT
     secrets = number.secrets
     made, stream, seed = ring(n), Stream.secret(protection), protection.bytes(SEED_BYTES)
-    s, z = stream.ternary(secrets, n)[0], stream.ternary(secrets, n)[0]
+    s, z = (stream.ternary(secrets, n)[0].astype(np.int64) for _ in range(2))
     s_values, z_values = (transformed(made, each) for each in (s, z))
     p1, w = _public_uniform(seed, n, number)
     errors = stream.errors((number.masks, secrets, n))

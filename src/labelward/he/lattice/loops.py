@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.lattice.ring import PRIMES, Bytes, Int64s, Reals, Ring, balanced
+from labelward.he.lattice.ring import PRIMES, Bytes, Int8s, Int64s, Reals, Ring, balanced
 from labelward.he.lattice.transform_ir import (
     add_integers,
     add_product,
     divide,
+    divide_noisy,
     fma,
     forward,
     forward_add,
@@ -235,7 +236,8 @@ def sum_blocks(
         bounds: first row of each block, and the end.
         a: the blocks' polynomials [blocks, sets, 2, n] as values; ``shifted``: see :func:`doubled`.
         dense: rows of a cell in one block from which on they are transformed.
-        values, coefficients: the sums [cells, sets, 2, n], in two parts; ``added`` [cells] counts shifted additions.
+        values, coefficients: the sums [cells, sets, 2, n], in two parts; ``added`` [cells] counts the
+            shifted additions whose sum is not reduced, and is 0 where there are none.
     """
     n, sets = ring.n, a.shape[1]
     eighth, scratch = n // 8, np.empty((n // 8, 8))
@@ -274,7 +276,7 @@ def sum_blocks(
                         _shift_add(shifted[block, each, prime], starts, last - at, coefficients[cell, each, prime])
                 added[cell] += last - at
                 if added[cell] > _SETTLE:
-                    added[cell] = 0
+                    added[cell] = 1  # a residue is left
                     for each in range(sets):
                         for i in range(n):
                             coefficients[cell, each, 0, i] %= _Q0
@@ -299,40 +301,95 @@ def divided(x0: float, x1: float) -> Any:
 
 
 @jit
-def seal_one(
-    ring: Ring, values: Reals, coefficients: Int64s, mask: Reals, public: Reals, errors: Int64s, out: Reals
-) -> None:
-    """Mask the polynomial of one sum and divide it by q1; ``out`` [n] are balanced coefficients modulo q0.
+def seal_polynomial(ring: Ring, values: Reals, mask: Reals, public: Reals, errors: Int8s, out: Reals) -> None:
+    """Mask a polynomial and divide it by q1; ``out`` [n] are balanced coefficients modulo q0.
 
-    ``values`` (destroyed) and ``coefficients`` [2, n] are its two parts, ``mask`` [2, n] the values of u, ``public``
-    [2, n] those of p1, ``errors`` [n] is e1.
+    ``values`` [2, n] are destroyed, ``mask`` [2, n] are the values of u, ``public`` [2, n] those of p1, ``errors`` [n]
+    is e1.
     """
-    n = ring.n
-    sums = np.empty((2, n))
-    for prime in range(2):
-        t = ring.transforms[prime]
-        add_product(n, mask[prime], public[prime], values[prime], t.constants)
-        inverse(n, values[prime], sums[prime], t.constants, t.first_back, t.later_back)
-        add_integers(n, sums[prime], coefficients[prime], errors, t.constants)
-    divide(n, sums[0], sums[1], np.array([_BACK]), out, ring.transforms[0].constants)
+    sums = np.empty((2, ring.n))
+    _mask(ring, values, mask, public, sums)
+    _divide_masked(ring, sums, errors, out)
 
 
 @jit
-def seal_words(words: Int64s, masks: Int64s, rotated: Int64s, flood: Int64s, out: Int64s) -> None:
-    """Mask the words [k, 2] of one sum by [p0_k·u]_0 and flooding, and divide by q1; ``out`` [k] modulo q0.
+def seal_sums(
+    ring: Ring, first: int, values: Reals, coefficients: Int64s, added: Int64s, words: Int64s, pairs: Int64s,
+    masks: Int8s, masked: Reals, elements: Reals, rotated: Int64s, errors: Int8s, flood: Int64s, chunks: Reals,
+    sealed: Int64s,
+) -> None:  # fmt: skip
+    """Seal a few sums and lay them out to be packed.
 
-    ``masks`` [n] is u, ``rotated`` [k, 2, n] are the p0_k as :func:`rotate` writes them.
+    Args:
+        first: number of the first of them, by which words, pairs, errors, flooding and ``sealed`` are counted.
+        values, coefficients: their polynomials [sums, sets, 2, n] in two parts, the second of which is 0 where
+            ``added`` [sums] is; both are destroyed.
+        words: of all sums [.., K, 2]; sets have as many of the K as ``rotated`` has secrets, the last one the rest.
+        pairs: [.., sets, 2], the numbers of u and p1 that each takes.
+        masks, masked: the u [.., n], as coefficients, and as values [.., 2, n].
+        elements, rotated: the p1 [M, 2, n], and the p0 [M, secrets, 2, n] of :func:`rotate`.
+        errors, flood: the e1 [.., sets, n] and f [.., K].
+        chunks: out [sets, windows, r, n], see :func:`place_chunks`.
+        sealed: out [.., K], modulo q0.
     """
-    for k in range(len(words)):
-        pair = np.empty(2)
-        for prime in range(2):
-            q = np.int64(_Q0 if prime == 0 else _Q1)
-            total = np.int64(0)
-            for i in range(len(masks)):
-                total += masks[i] * rotated[k, prime, i]
-            found = (total % q + words[k, prime] + flood[k] % q) % q
-            pair[prime] = np.float64(found - q if found > q // 2 else found)
-        out[k] = residue(divided(pair[0], pair[1]), _Q0)
+    n, total = ring.n, words.shape[1]
+    sums, out = np.empty((2, n)), np.empty(n)
+    positions = chunks.shape[2]
+    signs, used = np.empty(n, np.int64), np.empty(n, np.int64)
+    for i in range(len(values)):
+        at = first + i
+        for each in range(values.shape[1]):
+            mask, which = pairs[at, each]
+            _mask(ring, values[i, each], masked[mask], elements[which], sums)
+            if added[i]:
+                for prime in range(2):
+                    add_integers(n, sums[prime], coefficients[i, each, prime], ring.transforms[prime].constants)
+            _divide_masked(ring, sums, errors[at, each], out)
+            place_chunks(out, at % positions, chunks[each, at // positions])
+            start = each * rotated.shape[1]
+            stop = min(start + rotated.shape[1], total)
+            negative = 0
+            for m in range(n):
+                signs[m] = -(masks[mask, m] < 0)
+                used[m] = -(masks[mask, m] != 0)
+                negative -= signs[m]
+            for k in range(start, stop):
+                _seal_word(words[at, k], signs, used, negative, rotated[which, k - start], flood[at, k], sealed[at, k:])
+
+
+@jit
+def _mask(ring: Ring, values: Reals, mask: Reals, public: Reals, out: Reals) -> None:
+    """Write balanced coefficients ``out`` [2, n] of values + mask·public."""
+    for prime in range(2):
+        t = ring.transforms[prime]
+        add_product(ring.n, mask[prime], public[prime], values[prime], t.constants)
+        inverse(ring.n, values[prime], out[prime], t.constants, t.first_back, t.later_back)
+
+
+@jit
+def _divide_masked(ring: Ring, sums: Reals, errors: Int8s, out: Reals) -> None:
+    """Add e1 to coefficients [2, n] and divide by q1."""
+    first, second = ring.transforms[0].constants, ring.transforms[1].constants
+    divide_noisy(ring.n, sums[0], sums[1], errors, np.array([_BACK]), out, first, second)
+
+
+@jit
+def _seal_word(
+    word: Int64s, signs: Int64s, used: Int64s, negative: int, rotated: Int64s, flood: int, out: Int64s
+) -> None:
+    """Mask a word [2] by [p0·u]_0 and flooding, and divide by q1, modulo q0.
+
+    ``signs`` has all bits set where u is -1, and ``used`` where it is not 0, so that no product is needed: ~x + 1 is
+    -x, and the ones are ``negative``.
+    """
+    first, second = np.int64(negative), np.int64(negative)
+    for i in range(len(signs)):
+        first += (rotated[0, i] ^ signs[i]) & used[i]
+        second += (rotated[1, i] ^ signs[i]) & used[i]
+    first = (first % _Q0 + word[0] + flood % _Q0) % _Q0
+    second = (second % _Q1 + word[1] + flood % _Q1) % _Q1
+    high, low = first - _Q0 if first > _Q0 // 2 else first, second - _Q1 if second > _Q1 // 2 else second
+    out[0] = residue(divided(np.float64(high), np.float64(low)), _Q0)
 
 
 @jit

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 Reals = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
+Int8s = NDArray[np.int8]
 
 LANES, WORD_BITS = 8, 49
 #: Degrees by whether they need ``insecure``; powers of eight, so that three levels are one pass.

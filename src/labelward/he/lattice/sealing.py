@@ -79,26 +79,19 @@ def _seal_batch(
     n = ring.n
     mask_count = -(-count * sets // MASKS)
     masks, bits = stream.ternary(mask_count, n)
-    errors = stream.errors((count, sets, n))
+    errors = stream.small_errors((count, sets, n))
     flood = stream.flood(digits.flood, count * digits.total).reshape(count, digits.total)
     masked = np.empty((mask_count, 2, n))
     loops.mask_values(ring, bits, masked)
+    pairs = np.stack(np.divmod(np.arange(count * sets), MASKS), axis=1).reshape(count, sets, 2)
     chunks = np.zeros((sets, len(packed), PACKED, n))
     for start in range(0, count, _AT_ONCE):
         part = slice(start, min(start + _AT_ONCE, count))
-        values, coefficients = _sum_polynomials(elements, terms, [each[part] for each in lists], part, sets)
-        for i in range(part.start, part.stop):
-            for each in range(sets):
-                used, which = divmod(i * sets + each, MASKS)
-                out = np.empty(n)
-                loops.seal_one(
-                    ring, values[i - start, each], coefficients[i - start, each], masked[used],
-                    elements.masks[which], errors[i, each], out,
-                )  # fmt: skip
-                loops.place_chunks(out, i % PACKED, chunks[each, i // PACKED])
-                own = slice(each * secrets, min((each + 1) * secrets, digits.total))
-                rotated = elements.rotated[which, : own.stop - own.start]
-                loops.seal_words(words[i, own], masks[used], rotated, flood[i, own], sealed[i, own])
+        values, coefficients, added = _sum_polynomials(elements, terms, [each[part] for each in lists], part, sets)
+        loops.seal_sums(
+            ring, start, values, coefficients, added, words, pairs, masks, masked, elements.masks, elements.rotated,
+            errors, flood, chunks, sealed,
+        )  # fmt: skip
     for each in range(sets):
         own = slice(each * secrets, min((each + 1) * secrets, digits.total))
         polynomials = np.empty((len(packed), n), dtype=np.int64)
@@ -111,8 +104,8 @@ def _seal_batch(
 
 def _sum_polynomials(
     elements: PublicElements, terms: Sequence[RowTerm], lists: Sequence[Int64s], part: slice, sets: int
-) -> tuple[Reals, Int64s]:
-    """Return the polynomials of a few sums in two parts [sums, sets, 2, n]: as values, and as coefficients."""
+) -> tuple[Reals, Int64s, Int64s]:
+    """Return the polynomials of a few sums [sums, sets, 2, n], values and coefficients, and who has the latter."""
     count, n = part.stop - part.start, elements.ring.n
     values, coefficients = np.zeros((count, sets, 2, n)), np.zeros((count, sets, 2, n), dtype=np.int64)
     added = np.zeros(count, dtype=np.int64)
@@ -123,4 +116,4 @@ def _sum_polynomials(
                 elements.ring, term.order, own, progress, segment.bounds, segment.a, segment.shifted,
                 loops.DENSE, values, coefficients, added,
             )  # fmt: skip
-    return values, coefficients
+    return values, coefficients, added

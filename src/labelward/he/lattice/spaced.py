@@ -251,10 +251,10 @@ def _seal_batch(
     _, bits = stream.ternary(-(-windows * sets // MASKS), n)
     masked = np.empty((len(bits), 2, n))
     loops.mask_values(ring, bits, masked)
-    errors = stream.errors((windows, sets, n))
+    errors = stream.small_errors((windows, sets, n))
     flood = stream.flood(digits.flood, windows * k * spacing).reshape(windows, k, spacing)
     chunks = np.zeros((sets, len(packed), elements.packing.shape[0], n))
-    found, out, nothing = np.empty((k, spacing), np.int64), np.empty(n), np.zeros((2, n), dtype=np.int64)
+    found, out = np.empty((k, spacing), np.int64), np.empty(n)
     each_polynomial = len(at) // spacing
     for first in range(0, windows, _TOGETHER):
         few = min(_TOGETHER, windows - first)
@@ -270,7 +270,7 @@ def _seal_batch(
                 digit = slice(each * secrets, min((each + 1) * secrets, k))
                 bodies, mask = elements.bodies[which, : digit.stop - digit.start], masked[used]
                 values = a[window - first, each]
-                loops.seal_one(ring, values, nothing, mask, elements.masks[which], errors[window, each], out)
+                loops.seal_polynomial(ring, values, mask, elements.masks[which], errors[window, each], out)
                 spaced_loops.place(out, int(at[place * spacing]), spacing, chunks[each, polynomial])
                 spaced_loops.seal_coefficients(
                     ring, b[window - first, digit], mask, bodies, flood[window, digit], found[digit]

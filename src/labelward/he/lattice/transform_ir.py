@@ -258,7 +258,7 @@ def _add_product(b: ir.IRBuilder, n: Any, x: Any, w: Any, total: Any, constants:
         _store(b, a.product(_load(b, x, i), _load(b, w, i), _load(b, total, i)), total, i)
 
 
-def _add_integers(b: ir.IRBuilder, n: Any, x: Any, whole: Any, small: Any, constants: Any) -> None:
+def _add_integers(b: ir.IRBuilder, n: Any, x: Any, whole: Any, constants: Any) -> None:
     a = _Arithmetic(b, constants)
     modulus = b.fptosi(a.q, _INTEGERS)
     with _loop(b, b.lshr(n, _i64(3))) as place:
@@ -266,7 +266,7 @@ def _add_integers(b: ir.IRBuilder, n: Any, x: Any, whole: Any, small: Any, const
         value = _load(b, whole, i)
         # the quotient may be wrong by one; the difference is exact, since integers wrap around
         quotient = b.fptosi(a.round(b.fmul(b.sitofp(value, VECTOR), a.inverse)), _INTEGERS)
-        value = b.add(b.sub(value, b.mul(quotient, modulus)), _load(b, small, i))
+        value = b.sub(value, b.mul(quotient, modulus))
         _store(b, a.reduce(b.fadd(_load(b, x, i), b.sitofp(value, VECTOR))), x, i)
 
 
@@ -279,8 +279,21 @@ def _divide(b: ir.IRBuilder, n: Any, x: Any, y: Any, back: Any, out: Any, consta
         _store(b, a.reduce(a.product(difference, factor)), out, i)
 
 
+def _divide_noisy(
+    b: ir.IRBuilder, n: Any, x: Any, y: Any, small: Any, back: Any, out: Any, constants: Any, seconds: Any
+) -> None:
+    a, second = _Arithmetic(b, constants), _Arithmetic(b, seconds)
+    factor = a.splat(back, 0)
+    with _loop(b, b.lshr(n, _i64(3))) as place:
+        i = place.index
+        error = b.sitofp(b.load(_at(b, small, i), align=1), VECTOR)
+        low = second.reduce(b.fadd(_load(b, y, i), error))
+        difference = a.reduce(b.fsub(b.fadd(_load(b, x, i), error), low))
+        _store(b, a.reduce(a.product(difference, factor)), out, i)
+
+
 _INTEGERS = ir.VectorType(I64, _LANES)
-_WHOLE = _INTEGERS.as_pointer()
+_WHOLE, _SMALL = _INTEGERS.as_pointer(), ir.VectorType(I8, _LANES).as_pointer()
 _WRITERS: dict[str, tuple[Callable[..., None], tuple[Any, ...]]] = {
     "forward": (_forward, (_NUMBERS, _VECTORS, _NUMBERS, _NUMBERS, _VECTORS)),
     "inverse": (_inverse, (_VECTORS, _NUMBERS, _NUMBERS, _NUMBERS, _VECTORS)),
@@ -288,8 +301,9 @@ _WRITERS: dict[str, tuple[Callable[..., None], tuple[Any, ...]]] = {
     "forward_add": (_forward_add, (_BYTES, _VECTORS, _VECTORS, _VECTORS, _NUMBERS, _VECTORS, _VECTORS)),
     "multiply": (_multiply, (_VECTORS, _VECTORS, _VECTORS, _NUMBERS)),
     "add_product": (_add_product, (_VECTORS, _VECTORS, _VECTORS, _NUMBERS)),
-    "add_integers": (_add_integers, (_VECTORS, _WHOLE, _WHOLE, _NUMBERS)),
+    "add_integers": (_add_integers, (_VECTORS, _WHOLE, _NUMBERS)),
     "divide": (_divide, (_VECTORS, _VECTORS, _NUMBERS, _VECTORS, _NUMBERS)),
+    "divide_noisy": (_divide_noisy, (_VECTORS, _VECTORS, _SMALL, _NUMBERS, _VECTORS, _NUMBERS, _NUMBERS)),
 }
 
 
@@ -351,15 +365,26 @@ def add_product(typing_context: Any, n: Any, x: Any, w: Any, total: Any, constan
 
 
 @intrinsic_of
-def add_integers(typing_context: Any, n: Any, x: Any, whole: Any, small: Any, constants: Any) -> Any:
-    """Add integers of any size, and small ones, to ``n`` residues ``x``, and balance them."""
-    return types.void(types.int64, x, whole, small, constants), _generator("add_integers")
+def add_integers(typing_context: Any, n: Any, x: Any, whole: Any, constants: Any) -> Any:
+    """Add integers of any size to ``n`` residues ``x``, and balance them."""
+    return types.void(types.int64, x, whole, constants), _generator("add_integers")
 
 
 @intrinsic_of
 def divide(typing_context: Any, n: Any, x: Any, y: Any, back: Any, out: Any, constants: Any) -> Any:
     """Write (x - y)·``back[0]`` modulo the first prime, balanced: balanced residues of a number, divided by q1."""
     return types.void(types.int64, x, y, back, out, constants), _generator("divide")
+
+
+@intrinsic_of
+def divide_noisy(
+    typing_context: Any, n: Any, x: Any, y: Any, small: Any, back: Any, out: Any, constants: Any, seconds: Any
+) -> Any:
+    """Add ``small``, 8-bit integers, to a number given by balanced residues, and divide it like :func:`divide`.
+
+    ``seconds`` are the constants of the second prime.
+    """
+    return types.void(types.int64, x, y, small, back, out, constants, seconds), _generator("divide_noisy")
 
 
 def _scalar(name: str, count: int) -> Callable[..., Any]:
