@@ -122,7 +122,7 @@ def test_rows_encrypted_again_for_a_level_count_as_memory(tmp_path: Path, monkey
 
     def spied(rows: SpacedRows, data: SpacedData, first: int) -> None:
         prepare(rows, data, first)
-        held.append(sum(segment.a.nbytes + segment.b.nbytes for segment in rows._segments))
+        held.append(sum(segment.a.nbytes + segment.words.nbytes for segment in rows._segments))
 
     monkeypatch.setattr(SpacedRows, "_prepare", spied)
     lattice = {"engine": "lattice", "workers": 1, "lattice": {"reencrypt": "8"}}

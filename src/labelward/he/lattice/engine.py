@@ -27,7 +27,7 @@ from labelward.he.lattice.digits import PACKED, Digits, digits_of
 from labelward.he.lattice.kernel import kernel_name
 from labelward.he.lattice.key_material import MASKS, draw_keys, material_size, open_keys
 from labelward.he.lattice.keys import NAME, LatticePrivateKey, LatticePublicKey, LatticeResources
-from labelward.he.lattice.levels import LevelChoice, best_spacing, seal_time, spaced_product
+from labelward.he.lattice.levels import LevelChoice, best_spacing, seal_time, spaced_effort
 from labelward.he.lattice.loops import DENSE
 from labelward.he.lattice.ring import SECURE_DEGREE, SMALL_DEGREE
 from labelward.he.lattice.row_data import seeded_row_bytes, set_count
@@ -180,7 +180,7 @@ class LatticeEngine(Engine):
         """Return one addition for each further row; of a cell's rows in one block 13 at most count as effort.
 
         From there on (:data:`~labelward.he.lattice.loops.DENSE`) they are transformed together. Spaced rows always
-        are, those of a window of cells together, and times further polynomials.
+        are, those of a window of cells together, and a few words of each are added.
         """
         number = super().additions(groups, n_groups).number
         if not groups.size:
@@ -194,7 +194,8 @@ class LatticeEngine(Engine):
             window = ((np.cumsum(filled) - 1) // spacing)[cells[present]]
             rows = np.broadcast_to(block[:, None], groups.shape)[present]
             products = len(np.unique(window * (int(block[-1]) + 1) + rows))
-            return Additions(number, products * DENSE * spaced_product(self.parameters.secrets) / scale)
+            effort = spaced_effort(products / scale, int(present.sum()), spacing, self.parameters.secrets)
+            return Additions(number, effort)
         base, effort = block * (n_groups + 1), 0.0
         for column in range(groups.shape[1]):
             rows = np.bincount(base + groups[:, column] + 1)

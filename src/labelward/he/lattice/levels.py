@@ -17,9 +17,11 @@ from labelward.he.lattice.loops import DENSE
 from labelward.he.lattice.ring import WORD_BITS
 from labelward.he.lattice.row_data import set_count
 
-#: A transform, a product of values (of spaced rows, which leave the caches), and all that is done to the words of fresh
-#: rows until they are ready for sums: of a polynomial of 4096 coefficients and one prime.
-_TRANSFORM, _PRODUCT, _SPACED_PRODUCT, _WORDS = 5.0, 0.9, 2.0, 98.0
+#: A transform, its first eight coefficients, a product of values, and all that is done to the words of fresh rows until
+#: they are ready for sums: of a polynomial of 4096 coefficients and one prime.
+_TRANSFORM, _FEW, _PRODUCT, _WORDS = 5.0, 2.5, 0.9, 98.0
+#: Adding a word of a spaced row to its sum.
+_ADD = 0.0006
 #: Masking, packing and opening of a window besides what grows with the digits; and for each digit of a single sum.
 _SEAL, _WORD = 75.0, 4.0
 _MOST_COEFFICIENTS = 1 << 20  # of the rows of a level: 100 bytes each in memory, for five digits
@@ -37,9 +39,9 @@ class _Shape(NamedTuple):
     digits: int
     sets: int
 
-    def product(self, factors: int, each: float) -> float:
+    def product(self, factors: int) -> float:
         """Return the time of one transform of an indicator, times so many polynomials, for both primes."""
-        return 2 * (_TRANSFORM + factors * each) * self.n / 4096
+        return 2 * (_TRANSFORM + factors * _PRODUCT) * self.n / 4096
 
 
 def best_spacing(layout: Layout, work: LevelWork, n: int, secrets: int, choice: LevelChoice) -> int:
@@ -72,26 +74,32 @@ def seal_time(spacing: int, n: int, digits: int) -> float:
     """Return the time of sealing and decrypting a sum."""
     if spacing == 1:
         return (_SEAL + digits * _WORD) * n / 4096
-    together = (1 + (spacing - 1) / 128) * _SEAL + digits * 2 * (_TRANSFORM + 2 * _PRODUCT)
+    masks = digits * 2 * ((_FEW if spacing <= 8 else _TRANSFORM) + _PRODUCT)
+    together = (1 + (spacing - 1) / 128) * _SEAL + masks
     return together / spacing * n / 4096
 
 
-def spaced_product(digits: int) -> float:
-    """Return the time of a product that serves a window of spaced rows of one set, in products that serve a sum."""
-    shape = _Shape(4096, digits, 1)
-    return shape.product(1 + digits, _SPACED_PRODUCT) / shape.product(1, _PRODUCT)
+def spaced_effort(products: float, rows: int, spacing: int, digits: int) -> float:
+    """Return what windows of spaced rows of one set take, in single rows that are added to sums.
+
+    Args:
+        products: of a window and a block; ``rows``: in all cells.
+    """
+    one = _Shape(4096, digits, 1).product(1)
+    return DENSE * (products + rows * spacing * digits * 2 * _ADD / one)
 
 
 def _sum_time(spacing: int, shape: _Shape, work: LevelWork) -> float:
     """Return the time of adding rows to all cells of the level."""
     if spacing > 1:
-        one, total = shape.product(shape.sets + shape.digits, _SPACED_PRODUCT), 0.0
+        one, total = shape.product(shape.sets), 0.0
         for rows in work.nodes:
             blocks = 1 + (rows - 1) * spacing / shape.n
             # a window may begin with the last cells of another node or column
             total += sum(bins / spacing + 1 - 1 / spacing for bins in work.bins) * blocks * one
+            total += rows * len(work.bins) * spacing * shape.digits * 2 * _ADD
         return total
-    one, total = shape.product(shape.sets, _PRODUCT), 0.0
+    one, total = shape.product(shape.sets), 0.0
     for rows in work.nodes:
         blocks = -(-work.rows // shape.n) if not spacing else 1 + (rows - 1) / shape.n
         total += sum(bins * blocks * min(1.0, rows / (bins * blocks * DENSE)) for bins in work.bins) * one

@@ -33,7 +33,7 @@ _Q0, _Q1 = PRIMES
 _BACK = float(balanced(pow(_Q1, -1, _Q0), _Q0))
 #: Rows of a sum in one block from which on a transform is cheaper than shifted additions.
 DENSE = 13
-_SETTLE = 1 << 13  # residues below 2^49 that may be added up before 2^63
+SETTLE = 1 << 13  # residues below 2^49 that may be added up before 2^63
 
 
 @jit
@@ -162,7 +162,7 @@ def add_scalars(words: Int64s, groups: Int32s, sums: Int64s, filled: Bytes) -> i
             for j in range(k):
                 sums[column, group, j, 0] += words[row, j, 0]
                 sums[column, group, j, 1] += words[row, j, 1]
-        if (row + 1) % _SETTLE == 0 or row == m - 1:
+        if (row + 1) % SETTLE == 0 or row == m - 1:
             settle(sums)
     return present
 
@@ -275,7 +275,7 @@ def sum_blocks(
                     for prime in range(2):
                         _shift_add(shifted[block, each, prime], starts, last - at, coefficients[cell, each, prime])
                 added[cell] += last - at
-                if added[cell] > _SETTLE:
+                if added[cell] > SETTLE:
                     added[cell] = 1  # a residue is left
                     for each in range(sets):
                         for i in range(n):
@@ -345,7 +345,7 @@ def seal_sums(
                 for prime in range(2):
                     add_integers(n, sums[prime], coefficients[i, each, prime], ring.transforms[prime].constants)
             _divide_masked(ring, sums, errors[at, each], out)
-            place_chunks(out, at % positions, chunks[each, at // positions])
+            place_chunks(out, at % positions * (n // positions), 1, chunks[each, at // positions])
             start = each * rotated.shape[1]
             stop = min(start + rotated.shape[1], total)
             negative = 0
@@ -404,23 +404,23 @@ def rotate(coefficients: Reals, out: Int64s) -> None:
 
 
 @jit
-def place_chunks(sealed: Reals, position: int, chunks: Reals) -> None:
-    """Lay the chunks of one sealed polynomial [n] at its window of ``chunks`` [r, n].
+def place_chunks(sealed: Reals, base: int, spacing: int, chunks: Reals) -> None:
+    """Lay the chunks of one sealed polynomial [n] at its window of ``chunks`` [r, n]; spacing 1: it serves one sum.
 
-    The sum's word is Σ alpha[i]·s[i] with alpha[0] = A[0], alpha[i] = -A[n-i]. Chunk j, of length c = n/r, lies at the
-    coefficients position·c - m, so that its product with chunk j of s has its part of that sum at position·c.
+    Coefficient v < R of its product with a secret is Σ A[v - i]·s[i]; chunk j, of length c = n/r, lies at the
+    coefficients base + t, -c < t < R, so that its product with chunk j of s has that part of the sum at base + v.
     """
     r, n = chunks.shape
     size = n // r
+    lowest = max(1 - size, -base)  # below it a coefficient comes round, and X^n is -1
     for j in range(r):
-        for m in range(size):
-            i = j * size + m
-            alpha = sealed[0] if i == 0 else -sealed[n - i]
-            at = position * size - m
-            if at >= 0:
-                chunks[j, at] = alpha
-            else:
-                chunks[j, at + n] = -alpha
+        end = n - j * size
+        for t in range(1 - size, lowest):
+            chunks[j, n + base + t] = sealed[end + t]
+        for t in range(lowest, spacing if j else 0):
+            chunks[j, base + t] = -sealed[end + t]
+    for t in range(spacing):
+        chunks[0, base + t] = sealed[t]
 
 
 @jit

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from labelward.he.lattice.keys import LatticePublicKey
 
 _POLYNOMIALS = 2  # polynomials of packed sums that are made together
-_TOGETHER = 4  # windows whose totals modulo one prime stay in the second-level cache
+_TOGETHER = 4  # windows whose totals stay in the second-level cache
 
 
 class SpacedData(NamedTuple):
@@ -120,11 +120,15 @@ def encrypt_spaced(
 
 
 class _Segment(NamedTuple):
-    """Polynomials of consecutive blocks: ``bounds`` int64 [blocks + 1], ``a`` and ``b`` [blocks, sets or K, 2, n]."""
+    """Consecutive blocks: their ``bounds`` int64 [blocks + 1], ``a`` [blocks, sets, 2, n] as values, and coefficients.
+
+    ``words`` [blocks, count, K, 2] are the blocks' coefficients in the order in which they travel; those of a block
+    that are next to each other lie together, for all digits.
+    """
 
     bounds: Int64s
     a: Reals
-    b: Reals
+    words: Int64s
 
 
 class _Term(NamedTuple):
@@ -173,12 +177,11 @@ class SpacedRows(PolynomialRows[SpacedData]):
         blocks, k = len(data.blocks), self._digits.total
         a = key.allocate((blocks, set_count(self._digits, key.elements.secrets), 2, n)).view(np.float64)
         a[:] = expand(data.seeds, n).reshape(a.shape)
-        b = key.allocate((blocks, k, 2, n)).view(np.float64)
-        for words, own, rows in zip(data.blocks, b, _rows_by_block(data.rows, spacing, n), strict=True):
-            spaced_loops.lay_out(words, spacing * rows - 1, own)
-        loops.to_values(key.elements.ring, b)
+        words = key.allocate((blocks, max(own.shape[1] for own in data.blocks), k, 2)).view(np.int64)
+        for own, there in zip(data.blocks, words, strict=True):
+            there[: own.shape[1]] = own.swapaxes(0, 1)
         bounds = np.minimum(np.arange(blocks + 1, dtype=np.int64) * (n // spacing), data.rows) + first
-        self._segments.append(_Segment(bounds, a, b))
+        self._segments.append(_Segment(bounds, a, words))
 
 
 class SpacedSums(EncryptedSums):
@@ -258,11 +261,11 @@ def _seal_batch(
     each_polynomial = len(at) // spacing
     for first in range(0, windows, _TOGETHER):
         few = min(_TOGETHER, windows - first)
-        a, b = np.zeros((few, sets, 2, n)), np.zeros((few, k, 2, n))
+        a, words = np.zeros((few, sets, 2, n)), np.zeros((few, spacing, k, 2), dtype=np.int64)
         for term, own in zip(terms, lists, strict=True):
             cells = own[first * spacing : (first + few) * spacing]
-            for segment in term.segments:
-                spaced_loops.add_windows(ring, term.order, cells, segment.bounds, spacing, segment.a, segment.b, a, b)
+            for held in term.segments:
+                spaced_loops.add_windows(ring, term.order, cells, held.bounds, spacing, held.a, held.words, a, words)
         for window in range(first, first + few):
             polynomial, place = divmod(window, each_polynomial)
             for each in range(sets):
@@ -271,9 +274,9 @@ def _seal_batch(
                 bodies, mask = elements.bodies[which, : digit.stop - digit.start], masked[used]
                 values = a[window - first, each]
                 loops.seal_polynomial(ring, values, mask, elements.masks[which], errors[window, each], out)
-                spaced_loops.place(out, int(at[place * spacing]), spacing, chunks[each, polynomial])
+                loops.place_chunks(out, int(at[place * spacing]), spacing, chunks[each, polynomial])
                 spaced_loops.seal_coefficients(
-                    ring, b[window - first, digit], mask, bodies, flood[window, digit], found[digit]
+                    ring, words[window - first, :, digit], mask, bodies, flood[window, digit], found[digit]
                 )
             part = slice(window * spacing, min((window + 1) * spacing, count))
             sealed[part] = found.T[: part.stop - part.start]

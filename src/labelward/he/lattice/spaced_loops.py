@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from labelward.he.lattice.loops import Int32s, divided, product, reduced, residue
+from labelward.he.lattice.loops import SETTLE, Int32s, divided, product, reduced, residue, settle
 from labelward.he.lattice.ring import PRIMES, Int64s, Reals, Ring
-from labelward.he.lattice.transform_ir import add_product, forward_signs, inverse
+from labelward.he.lattice.transform_ir import (
+    add_product,
+    forward_add,
+    forward_signs,
+    inverse,
+    inverse_few,
+    multiply_values,
+)
 from labelward.jit import jit
 
 _Q0, _Q1 = PRIMES
@@ -41,103 +48,106 @@ def encrypt(
 
 
 @jit
-def lay_out(words: Int64s, last: int, out: Reals) -> None:
-    """Write balanced coefficients ``out`` [k, 2, n] of words [k, count, 2] as they travel; 0 for all others."""
-    count, n = words.shape[1], out.shape[2]
-    for k in range(len(words)):
-        for prime in range(2):
-            q = _Q0 if prime == 0 else _Q1
-            if count < n:
-                out[k, prime, :] = 0.0
-            for j in range(count):
-                value = words[k, j, prime]
-                at = j - last if j >= last else j - last + n
-                out[k, prime, at] = np.float64(value - q if value > q // 2 else value)
-
-
-@jit
 def add_windows(
-    ring: Ring, order: Int32s, lists: Int64s, bounds: Int64s, spacing: int, a: Reals, b: Reals, total_a: Reals,
-    total_b: Reals,
+    ring: Ring, order: Int32s, lists: Int64s, bounds: Int64s, spacing: int, a: Reals, words: Int64s, total: Reals,
+    sums: Int64s,
 ) -> None:  # fmt: skip
-    """Add the rows of the cells of a few windows in consecutive blocks.
+    """Add the rows of the cells of a few windows in consecutive blocks; a block is read once for all windows.
 
-    A block is read once for all windows, and one prime after the other, so that totals stay in the second-level cache.
+    Polynomials a are multiplied by the indicator of a window's rows. Of X^place·b_k, the product of one row, its sum
+    needs the first R coefficients: numbers -place to R - 1 - place of b_k, which lie one after the other. So they are
+    added up as they are; below 0 they come round, and X^n is -1.
 
     Args:
         order, lists: rows of each cell, as :func:`~labelward.he.lattice.loops.list_by_cell` writes them; R cells are a
             window, the last of which may have fewer.
         bounds: first row of each block, and the end.
-        a, b: polynomials [blocks, sets or k, 2, n] as values; ``total_a``, ``total_b``: sums of each window, [windows,
-            sets or k, 2, n].
+        a: polynomials [blocks, sets, 2, n] as values; ``words`` [blocks, count, k, 2]: coefficients of the b_k
+            as they travel, from number -(R·rows - 1).
+        total: sums of the products of a, [windows, sets, 2, n]; ``sums`` [windows, R, k, 2]: those of the words,
+            reduced.
     """
-    n, sets, k = ring.n, a.shape[1], b.shape[1]
-    low, high = n // 8 - 1, 0
-    while (n // 8) >> high > 1:
+    n, sets = ring.n, a.shape[1]
+    eighth, low, high = n // 8, n // 8 - 1, 0
+    while eighth >> high > 1:
         high += 1
-    scratch, bits, nothing = np.empty((n // 8, 8)), np.empty(n // 8, np.uint8), np.zeros(n // 8, np.uint8)
-    progress = np.empty(len(lists), np.int64)
-    for prime in range(2):
-        t = ring.transforms[prime]
-        for cell in range(len(lists)):  # rows of earlier blocks are passed over
-            first, stop = lists[cell]
-            progress[cell] = first + np.searchsorted(order[first:stop], bounds[0])
-        for block in range(len(bounds) - 1):
-            begin, end = bounds[block], bounds[block + 1]
-            for window in range(len(total_a)):
-                some = False
-                for cell in range(window * spacing, min((window + 1) * spacing, len(lists))):
-                    at = progress[cell]
-                    while at < lists[cell, 1] and order[at] < end:
-                        if not some:
-                            some = True
-                            bits[:] = 0
-                        place = (order[at] - begin) * spacing + cell - window * spacing
-                        bits[place & low] |= np.uint8(1 << (place >> high))
-                        at += 1
-                    progress[cell] = at
-                if not some:
+    scratch, bits, nothing = np.empty((eighth, 8)), np.empty(eighth, np.uint8), np.zeros(eighth, np.uint8)
+    progress, added, width = np.empty(len(lists), np.int64), np.zeros(len(total), np.int64), 2 * words.shape[2]
+    for cell in range(len(lists)):  # rows of earlier blocks are passed over
+        first, stop = lists[cell]
+        progress[cell] = first + np.searchsorted(order[first:stop], bounds[0])
+    for block in range(len(bounds) - 1):
+        begin, end = bounds[block], bounds[block + 1]
+        last, source = spacing * (end - begin) - 1, words[block].reshape(-1)
+        for window in range(len(total)):
+            some, target = False, sums[window].reshape(-1)
+            for cell in range(window * spacing, min((window + 1) * spacing, len(lists))):
+                at, v = progress[cell], cell - window * spacing
+                while at < lists[cell, 1] and order[at] < end:
+                    if not some:
+                        some = True
+                        bits[:] = 0
+                    place = (order[at] - begin) * spacing + v
+                    bits[place & low] |= np.uint8(1 << (place >> high))
+                    if place >= spacing:
+                        start = (last - place) * width
+                        for x in range(spacing * width):
+                            target[x] -= source[start + x]
+                    else:
+                        _add_first(source, place, last, n, sums[window])
+                    added[window] += 1
+                    if added[window] == SETTLE:
+                        added[window] = 0
+                        settle(sums[window])
+                    at += 1
+                progress[cell] = at
+            if not some:
+                continue
+            for prime in range(2):
+                t = ring.transforms[prime]
+                if sets == 1:
+                    factor, out = a[block, 0, prime].reshape(eighth, 8), total[window, 0, prime].reshape(eighth, 8)
+                    forward_add(n, bits, scratch, factor, out, t.constants, t.bits, t.later)
                     continue
                 forward_signs(n, bits, nothing, scratch, t.constants, t.bits, t.later)
                 for each in range(sets):
-                    add_product(n, scratch, a[block, each, prime], total_a[window, each, prime], t.constants)
-                for each in range(k):
-                    add_product(n, scratch, b[block, each, prime], total_b[window, each, prime], t.constants)
+                    add_product(n, scratch, a[block, each, prime], total[window, each, prime], t.constants)
+    settle(sums)
 
 
 @jit
-def seal_coefficients(ring: Ring, values: Reals, mask: Reals, bodies: Reals, flood: Int64s, out: Int64s) -> None:
-    """Mask the first R coefficients of polynomials [k, 2, n], flood them, and divide by q1; ``out`` [k, R] modulo q0.
+def _add_first(source: Int64s, place: int, last: int, n: int, sums: Int64s) -> None:
+    """Add the first R coefficients of X^place·b_k, of the first row of a block, to ``sums`` [R, k, 2]."""
+    width, target = 2 * sums.shape[1], sums.reshape(-1)
+    count = len(source) // width
+    for v in range(len(sums)):
+        at = last + v - place
+        if at >= count:
+            at -= n
+        for x in range(width):
+            if v < place:  # it comes round, and X^n is -1
+                target[v * width + x] -= source[at * width + x]
+            else:
+                target[v * width + x] += source[at * width + x]
 
-    ``values`` are destroyed; ``mask`` [2, n] is u and ``bodies`` [k, 2, n] the p0_k, as values.
+
+@jit
+def seal_coefficients(ring: Ring, sums: Int64s, mask: Reals, bodies: Reals, flood: Int64s, out: Int64s) -> None:
+    """Mask the words [R, k, 2] of a window by [p0_k·u]_v and flooding, and divide by q1; ``out`` [k, R] modulo q0.
+
+    ``mask`` [2, n] is u and ``bodies`` [k, 2, n] the p0_k, as values; ``flood`` [k, R].
     """
-    n, spacing = ring.n, flood.shape[1]
-    plain = np.empty((2, n))
-    for k in range(len(values)):
+    n, (spacing, digits, _) = ring.n, sums.shape
+    values, masks = np.empty((n // 8, 8)), np.empty((2, n))
+    for k in range(digits):
         for prime in range(2):
             t = ring.transforms[prime]
-            add_product(n, mask[prime], bodies[k, prime], values[k, prime], t.constants)
-            inverse(n, values[k, prime], plain[prime], t.constants, t.first_back, t.later_back)
-        for v in range(spacing):
-            first = reduced(plain[0, v] + np.float64(flood[k, v] % _Q0), float(_Q0), 1.0 / _Q0)
-            second = reduced(plain[1, v] + np.float64(flood[k, v] % _Q1), float(_Q1), 1.0 / _Q1)
-            out[k, v] = residue(divided(first, second), _Q0)
-
-
-@jit
-def place(sealed: Reals, base: int, spacing: int, chunks: Reals) -> None:
-    """Lay the chunks of one sealed polynomial [n] at its window of ``chunks`` [r, n].
-
-    Coefficient v of its product with a secret is Σ A[v - i]·s[i]; chunk j, of length c = n/r, lies at the coefficients
-    base + t, -c < t < R, so that its product with chunk j of s has that part of the sum at base + v.
-    """
-    r, n = chunks.shape
-    size = n // r
-    for j in range(r):
-        for t in range(1 - size, spacing):
-            i, at = t - j * size, base + t
-            value = sealed[i] if i >= 0 else -sealed[n + i]
-            if at >= 0:
-                chunks[j, at] = value
+            multiply_values(n, mask[prime], bodies[k, prime], values, t.constants)
+            if spacing <= 8:
+                inverse_few(n, values, masks[prime], t.constants, t.first_back, t.later_back)
             else:
-                chunks[j, at + n] = -value
+                inverse(n, values, masks[prime], t.constants, t.first_back, t.later_back)
+        for v in range(spacing):
+            high = reduced(masks[0, v] + np.float64((sums[v, k, 0] + flood[k, v]) % _Q0), float(_Q0), 1.0 / _Q0)
+            low = reduced(masks[1, v] + np.float64((sums[v, k, 1] + flood[k, v]) % _Q1), float(_Q1), 1.0 / _Q1)
+            out[k, v] = residue(divided(high, low), _Q0)

@@ -227,6 +227,25 @@ def _inverse(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, first: A
             b.store(a.reduce(a.product(value, a.scale)), target, align=8)
 
 
+def _inverse_few(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, first: Any, later: Any) -> None:
+    """Write the first eight coefficients: of every pass but the first one they take sums alone."""
+    a, blocks = _Arithmetic(b, constants), b.lshr(n, _i64(6))
+    totals = [_alloca(b, ir.Constant(VECTOR, [0.0] * _LANES)) for _ in range(8)]
+    start = b.udiv(b.sub(blocks, _i64(1)), _i64(7))
+    with _loop(b, blocks) as block:
+        own = b.mul(b.add(block.index, start), _i64(7))
+        twiddles = [_load(b, later, b.add(own, _i64(i))) for i in range(7)]
+        base = b.shl(block.index, _i64(3))
+        values = a.three_levels_back([_load(b, x, b.add(base, _i64(i))) for i in range(8)], twiddles)
+        for total, value in zip(totals, values, strict=True):
+            b.store(a.reduce(b.fadd(b.load(total), value)), total)
+    lanes = _transposed(b, [b.load(total) for total in totals])
+    while len(lanes) > 1:
+        lanes = [b.fadd(low, high) for low, high in zip(lanes[::2], lanes[1::2], strict=True)]
+    found = a.reduce(a.product(a.reduce(lanes[0]), a.scale))
+    b.store(found, b.bitcast(out, _VECTORS), align=8)
+
+
 def _forward_signs(
     b: ir.IRBuilder, n: Any, plus: Any, minus: Any, out: Any, constants: Any, tables: Any, later: Any
 ) -> None:
@@ -297,6 +316,7 @@ _WHOLE, _SMALL = _INTEGERS.as_pointer(), ir.VectorType(I8, _LANES).as_pointer()
 _WRITERS: dict[str, tuple[Callable[..., None], tuple[Any, ...]]] = {
     "forward": (_forward, (_NUMBERS, _VECTORS, _NUMBERS, _NUMBERS, _VECTORS)),
     "inverse": (_inverse, (_VECTORS, _NUMBERS, _NUMBERS, _NUMBERS, _VECTORS)),
+    "inverse_few": (_inverse_few, (_VECTORS, _NUMBERS, _NUMBERS, _NUMBERS, _VECTORS)),
     "forward_signs": (_forward_signs, (_BYTES, _BYTES, _VECTORS, _NUMBERS, _VECTORS, _VECTORS)),
     "forward_add": (_forward_add, (_BYTES, _VECTORS, _VECTORS, _VECTORS, _NUMBERS, _VECTORS, _VECTORS)),
     "multiply": (_multiply, (_VECTORS, _VECTORS, _VECTORS, _NUMBERS)),
@@ -333,6 +353,12 @@ def forward(typing_context: Any, n: Any, x: Any, out: Any, constants: Any, first
 def inverse(typing_context: Any, n: Any, x: Any, out: Any, constants: Any, first: Any, later: Any) -> Any:
     """Transform ``x`` [n/8, 8], at most 1.6·q and destroyed, back to balanced coefficients ``out`` [n]."""
     return types.void(types.int64, x, out, constants, first, later), _generator("inverse")
+
+
+@intrinsic_of
+def inverse_few(typing_context: Any, n: Any, x: Any, out: Any, constants: Any, first: Any, later: Any) -> Any:
+    """Write the first eight coefficients of what :func:`inverse` gives to ``out`` [8]; ``x`` stays."""
+    return types.void(types.int64, x, out, constants, first, later), _generator("inverse_few")
 
 
 @intrinsic_of
