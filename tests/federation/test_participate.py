@@ -22,6 +22,7 @@ from labelward.errors import (
     DataError,
     FileFormatError,
     HandshakeError,
+    InputError,
     JobError,
     LabelwardError,
     OutputError,
@@ -36,6 +37,7 @@ from labelward.federation.train import train_variant
 from labelward.job import Job, load_job
 from labelward.party.checkpoint import NOISE_FILE
 from labelward.party.noise_record import read_draws
+from labelward.party.transcript import FILE_NAME, read_entries
 from labelward.party.view import View
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.report.party_page import write_party_report
@@ -405,6 +407,31 @@ def test_a_greeting_that_another_party_refused_binds_no_table(company: Path) -> 
     assert [path.name for path in (company / "run-telco" / "telco" / "checkpoint").iterdir()] == ["000000.lwc"]
     for party in ("bank", "telco"):
         change(company / f"{party}.csv")
+    records = trained(company, Meeting())
+    assert {party: record.stage for party, record in records.items()} == dict.fromkeys(PARTIES, "closed")
+
+
+def shifted(path: Path) -> None:
+    """Change a value of a table."""
+    table = pa.csv.read_csv(path)
+    values = table["telco0"].to_numpy() + (np.arange(len(table)) == 3)
+    pa.csv.write_csv(table.set_column(table.column_names.index("telco0"), "telco0", pa.array(values)), path)
+
+
+def test_a_table_that_changes_in_the_first_tree_is_refused(company: Path) -> None:
+    """telco has answered, and there is no checkpoint with progress yet."""
+    trained(company, Meeting({1: ("telco", 3)}, last=1))
+    assert [path.name for path in (company / "run-telco" / "telco" / "checkpoint").iterdir()] == ["000000.lwc"]
+    shifted(company / "telco.csv")
+    raised = trained(company, Meeting())
+    with refused(InputError, "other-run", field=str(company / "run-telco" / "telco" / "checkpoint"), value=0):
+        raise raised["telco"]
+
+
+def test_a_table_may_change_after_greetings_alone(company: Path) -> None:
+    trained(company, Meeting({1: ("bank", 6)}, last=1))
+    assert {entry.type for entry in read_entries(company / "run-telco" / "telco" / "view" / FILE_NAME)} >= {"KeyOffer"}
+    shifted(company / "telco.csv")
     records = trained(company, Meeting())
     assert {party: record.stage for party, record in records.items()} == dict.fromkeys(PARTIES, "closed")
 
