@@ -510,6 +510,24 @@ def test_predictions_are_those_of_a_rehearsal(company: Path) -> None:
     assert pa.parquet.read_table(company / "there.parquet").equals(pa.parquet.read_table(company / "here.parquet"))
 
 
+def test_a_party_that_comes_back_again_and_again_ends_a_prediction(
+    company: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained(company, Meeting())
+    monkeypatch.setattr("labelward.federation.party_run._MAX_RESTARTS", 3)
+    meeting = Meeting(dict.fromkeys(range(1, 9), ("telco", 0)))
+
+    def run(party: str, job: Job, out: Path) -> int:
+        to = company / "there.parquet" if party == "bank" else None
+        return predict_as_party(job, party, out, company / f"{party}.csv", to, join=meeting.join, log=silent)
+
+    raised = together(company, meeting, run)
+    assert meeting.number == 3
+    for party in PARTIES:
+        with refused(PeerError, "peer-restarted", value=3):
+            raise raised[party]
+
+
 def test_predictions_that_cannot_be(company: Path) -> None:
     job = load_job(company / "telco.toml")
     given: dict[str, Any] = {"join": Meeting().join, "log": silent}

@@ -156,7 +156,12 @@ def run_program(ctx: Context, program: Callable[[Context], T]) -> T:
 def run_until_complete(
     network: Connection, make: Callable[[Transport], Context], program: Callable[[Context], None], log: Log
 ) -> None:
-    """Repeat attempts of a program without checkpoints until one finishes at all parties."""
+    """Repeat attempts of a program without checkpoints until one finishes at all parties.
+
+    Raises:
+        PeerError: an attempt failed, or a party restarted again and again.
+    """
+    restarts = 0
     while (transport := network.attempt()) is not None:
         try:
             run_program(make(transport), program)
@@ -164,6 +169,15 @@ def run_until_complete(
             return
         except PeerRestartedError as error:
             log("restarted", _who(error))
+            restarts += 1
+            if restarts == _MAX_RESTARTS:
+                raise _ended(network, error, f"restarted {restarts} times in a row", restarts) from error
+
+
+def _ended(network: Connection, error: PeerRestartedError, reason: str, restarts: int) -> PeerError:
+    """Tell the others that a party restarted too often, and return the error that ends the run here."""
+    network.fail(f"party {(error.about or error.peer)!r} {reason}")
+    return PeerError(error.peer, reason, code="peer-restarted", value=restarts, about=error.about)
 
 
 def _who(error: PeerRestartedError) -> dict[str, str]:
@@ -273,10 +287,7 @@ class PartyRun:
                 restarts = restarts if newest == before else 0
                 if restarts == _MAX_RESTARTS:
                     reason = f"restarted {restarts} times in a row without progress of the run"
-                    self.network.fail(f"party {(error.about or error.peer)!r} {reason}")
-                    raise PeerError(
-                        error.peer, reason, code="peer-restarted", value=restarts, about=error.about
-                    ) from error
+                    raise _ended(self.network, error, reason, restarts) from error
             except OutputError:
                 self.network.fail("it cannot write its files")
                 raise
