@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import threading
@@ -41,7 +42,8 @@ from labelward.party.transcript import FILE_NAME, read_entries
 from labelward.party.view import View
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.report.party_page import write_party_report
-from labelward.runs.party_record import PartyRecord, read_party_record, write_party_record
+from labelward.runs.party_record import PARTY_FILE, PartyRecord, read_party_record, write_party_record
+from labelward.runs.private_seeds import PRIVATE_FILE
 from labelward.runs.purge import find_purgeable, purge_targets
 from labelward.runs.short_names import variant_without_defaults
 from labelward.transport.base import Transport
@@ -348,6 +350,33 @@ def test_a_record_that_cannot_be_written_is_told(company: Path, monkeypatch: pyt
     raised = trained(company, meeting)
     assert {type(each) for each in raised.values()} == {OutputError}
     assert meeting.failed == dict.fromkeys(PARTIES, "it cannot write its files")
+
+
+def test_shares_are_on_disk_before_the_others_hear_of_it(company: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut at one party, after all have removed their checkpoints, must not lose its share."""
+    flushed: set[int] = set()
+    early: list[Path] = []
+    there = os.fsync
+
+    def spied(descriptor: int) -> None:
+        there(descriptor)
+        flushed.add(os.fstat(descriptor).st_ino)
+
+    def conclude(here: _Here, mark: Callable[[], None]) -> None:
+        out = company / f"run-{here.party}"
+        needed = (
+            *(out / here.party / "model").iterdir(),
+            out / here.party / "model",
+            out / PARTY_FILE,
+            out / PRIVATE_FILE,
+        )
+        early.extend(path for path in needed if path.stat().st_ino not in flushed)
+        mark()
+
+    monkeypatch.setattr(os, "fsync", spied)
+    monkeypatch.setattr(_Here, "conclude", conclude)
+    trained(company, Meeting())
+    assert not early
 
 
 def test_the_active_party_tells_of_the_end_until_all_know(company: Path) -> None:

@@ -46,7 +46,7 @@ from labelward.protocols.family import RoleResult
 from labelward.rng import PrivateSeed, SecureRandom
 from labelward.runs.party_record import LeakageFigures, PartyRecord, PeerRecord, write_party_record
 from labelward.runs.provenance import library_versions
-from labelward.runs.secure_files import private_folder
+from labelward.runs.secure_files import flush_files, private_folder
 from labelward.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -338,6 +338,7 @@ class PartyRun:
         def live(ctx: Context) -> AttemptResult:
             outcome = self.side.live(self, ctx)
             with_evidence(outcome.ended.share, compare_exchanges(ctx)).save(self.folder / MODEL)
+            flush_files(self.folder / MODEL)  # the others remove their checkpoints when they hear of it
             return outcome
 
         outcome = run_program(ctx, live)

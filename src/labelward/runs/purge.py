@@ -73,9 +73,7 @@ def find_purgeable(folder: Path, kinds: Sequence[Kind] = ("view", "checkpoint"))
     targets = []
     for place in places:
         if place.is_symlink() and place != folder and place.is_dir() and _leads_to(place, kinds):
-            reason = (
-                "is a link to views or checkpoints; put the folder there, or remove by hand what it points to"
-            )
+            reason = "is a link to views or checkpoints; put the folder there, or remove by hand what it points to"
             raise InputError(reason, code="foreign", field=str(place))
         for kind in kinds:
             if place.is_dir() and not place.is_symlink() and (files := _files(place, kind)):
