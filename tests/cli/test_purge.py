@@ -13,8 +13,11 @@ from small_jobs import Call, refused
 from typer.testing import CliRunner
 
 from labelward.cli.app import app
+from labelward.errors import InputError
 from labelward.party.purge_record import read_purges
+from labelward.runs.purge import find_purgeable
 from labelward.runs.secure_files import directory_lock
+from refusals import refused as raises
 
 VIEW = "runs/none/1/telco/view"
 
@@ -149,6 +152,23 @@ def test_strange_files_and_links_are_refused_before_anything_goes(audit: Path, c
     place.symlink_to(tmp_path / "elsewhere")
     refused(call("view", "purge", audit, "--yes"), str(place), "is a link")
     assert (audit / "runs/none/1/active/view/transcript.lwt").exists()
+
+
+def test_a_party_that_lies_elsewhere_is_not_passed_over(audit: Path, tmp_path: Path) -> None:
+    """A folder of a party on another disk, which a run follows."""
+    place = audit / "runs/none/1/telco"
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    with raises(InputError, "foreign", field=str(place)):
+        find_purgeable(audit)
+
+
+def test_what_a_kill_left_of_the_first_checkpoint_goes(audit: Path, call: Call) -> None:
+    checkpoint = audit / "runs/none/1/active/checkpoint"
+    checkpoint.mkdir(mode=0o700)
+    (checkpoint / "000000.lwc.partial").write_bytes(b"labels")
+    assert call("view", "purge", checkpoint.parent, "--yes").exit_code == 0
+    assert [path.name for path in checkpoint.iterdir()] == ["purged.json"]
 
 
 def test_a_run_that_goes_on_is_left_alone(audit: Path, call: Call) -> None:

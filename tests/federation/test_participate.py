@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import threading
@@ -22,6 +23,7 @@ from labelward.errors import (
     DataError,
     FileFormatError,
     HandshakeError,
+    InputError,
     JobError,
     LabelwardError,
     OutputError,
@@ -36,10 +38,12 @@ from labelward.federation.train import train_variant
 from labelward.job import Job, load_job
 from labelward.party.checkpoint import NOISE_FILE
 from labelward.party.noise_record import read_draws
+from labelward.party.transcript import FILE_NAME, read_entries
 from labelward.party.view import View
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.report.party_page import write_party_report
-from labelward.runs.party_record import PartyRecord, read_party_record, write_party_record
+from labelward.runs.party_record import PARTY_FILE, PartyRecord, read_party_record, write_party_record
+from labelward.runs.private_seeds import PRIVATE_FILE
 from labelward.runs.purge import find_purgeable, purge_targets
 from labelward.runs.short_names import variant_without_defaults
 from labelward.transport.base import Transport
@@ -348,6 +352,33 @@ def test_a_record_that_cannot_be_written_is_told(company: Path, monkeypatch: pyt
     assert meeting.failed == dict.fromkeys(PARTIES, "it cannot write its files")
 
 
+def test_shares_are_on_disk_before_the_others_hear_of_it(company: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut at one party, after all have removed their checkpoints, must not lose its share."""
+    flushed: set[int] = set()
+    early: list[Path] = []
+    there = os.fsync
+
+    def spied(descriptor: int) -> None:
+        there(descriptor)
+        flushed.add(os.fstat(descriptor).st_ino)
+
+    def conclude(here: _Here, mark: Callable[[], None]) -> None:
+        out = company / f"run-{here.party}"
+        needed = (
+            *(out / here.party / "model").iterdir(),
+            out / here.party / "model",
+            out / PARTY_FILE,
+            out / PRIVATE_FILE,
+        )
+        early.extend(path for path in needed if path.stat().st_ino not in flushed)
+        mark()
+
+    monkeypatch.setattr(os, "fsync", spied)
+    monkeypatch.setattr(_Here, "conclude", conclude)
+    trained(company, Meeting())
+    assert not early
+
+
 def test_the_active_party_tells_of_the_end_until_all_know(company: Path) -> None:
     trained(company, Meeting())
     for alone, stage in ((Alone("telco"), "finished"), (Alone(), "closed")):
@@ -405,6 +436,31 @@ def test_a_greeting_that_another_party_refused_binds_no_table(company: Path) -> 
     assert [path.name for path in (company / "run-telco" / "telco" / "checkpoint").iterdir()] == ["000000.lwc"]
     for party in ("bank", "telco"):
         change(company / f"{party}.csv")
+    records = trained(company, Meeting())
+    assert {party: record.stage for party, record in records.items()} == dict.fromkeys(PARTIES, "closed")
+
+
+def shifted(path: Path) -> None:
+    """Change a value of a table."""
+    table = pa.csv.read_csv(path)
+    values = table["telco0"].to_numpy() + (np.arange(len(table)) == 3)
+    pa.csv.write_csv(table.set_column(table.column_names.index("telco0"), "telco0", pa.array(values)), path)
+
+
+def test_a_table_that_changes_in_the_first_tree_is_refused(company: Path) -> None:
+    """telco has answered, and there is no checkpoint with progress yet."""
+    trained(company, Meeting({1: ("telco", 3)}, last=1))
+    assert [path.name for path in (company / "run-telco" / "telco" / "checkpoint").iterdir()] == ["000000.lwc"]
+    shifted(company / "telco.csv")
+    raised = trained(company, Meeting())
+    with refused(InputError, "other-run", field=str(company / "run-telco" / "telco" / "checkpoint"), value=0):
+        raise raised["telco"]
+
+
+def test_a_table_may_change_after_greetings_alone(company: Path) -> None:
+    trained(company, Meeting({1: ("bank", 6)}, last=1))
+    assert {entry.type for entry in read_entries(company / "run-telco" / "telco" / "view" / FILE_NAME)} >= {"KeyOffer"}
+    shifted(company / "telco.csv")
     records = trained(company, Meeting())
     assert {party: record.stage for party, record in records.items()} == dict.fromkeys(PARTIES, "closed")
 
@@ -481,6 +537,24 @@ def test_predictions_are_those_of_a_rehearsal(company: Path) -> None:
     assert together(company, meeting, run) == dict.fromkeys(PARTIES, 120)
     predict_table(company / "rehearsal", tables, company / "here.parquet")
     assert pa.parquet.read_table(company / "there.parquet").equals(pa.parquet.read_table(company / "here.parquet"))
+
+
+def test_a_party_that_comes_back_again_and_again_ends_a_prediction(
+    company: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained(company, Meeting())
+    monkeypatch.setattr("labelward.federation.party_run._MAX_RESTARTS", 3)
+    meeting = Meeting(dict.fromkeys(range(1, 9), ("telco", 0)))
+
+    def run(party: str, job: Job, out: Path) -> int:
+        to = company / "there.parquet" if party == "bank" else None
+        return predict_as_party(job, party, out, company / f"{party}.csv", to, join=meeting.join, log=silent)
+
+    raised = together(company, meeting, run)
+    assert meeting.number == 3
+    for party in PARTIES:
+        with refused(PeerError, "peer-restarted", value=3):
+            raise raised[party]
 
 
 def test_predictions_that_cannot_be(company: Path) -> None:

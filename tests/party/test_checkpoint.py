@@ -25,6 +25,10 @@ from labelward.transport.in_process import connect_in_process
 from refusals import refused
 
 
+class Nothing(msgspec.Struct, frozen=True):
+    """What a passive party that drew nothing begins with."""
+
+
 class State(msgspec.Struct):
     """A state of a test."""
 
@@ -296,6 +300,25 @@ def test_other_inputs_are_refused(tmp_path: Path) -> None:
     Checkpoints(tmp_path).bind(b"columns")
     with refused(InputError, "other-run", field=str(tmp_path), value=3):
         Checkpoints(tmp_path).bind(b"changed")
+
+
+def test_a_beginning_binds_the_table_once_something_was_told(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path)
+    kept.begin(Nothing(), {})
+    kept.bind(b"columns", lambda: False)
+    for inputs in (b"columns", b"mended"):
+        Checkpoints(tmp_path).bind(inputs, lambda: False)
+    Checkpoints(tmp_path).bind(b"mended", lambda: True)
+    with refused(InputError, "other-run", field=str(tmp_path), value=0):
+        Checkpoints(tmp_path).bind(b"changed", lambda: True)
+
+
+def test_what_was_drawn_binds_the_table_that_it_was_drawn_for(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path)
+    kept.bind(b"columns", lambda: False)
+    kept.save(0, State(0), blocks={"targets": b"noisy"})
+    with refused(InputError, "other-run", value=0):
+        Checkpoints(tmp_path).bind(b"changed", lambda: False)
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_conversation import errors_of, first, greet, hello, offer
+from test_conversation import context, errors_of, first, greet, hello, offer
 
 from blames import blamed
+from cutting import RestartingEnd
 from labelward.errors import HandshakeError, PeerDisagreementError
 from labelward.messages.handshake import BlindedRowIds, Hello, RowIdDigests, RowSplit, TwiceBlindedRowIds
 from labelward.party import row_ids
 from labelward.party.context import Context
 from labelward.party.handshake import RowMasks, handshake_active, handshake_passive
+from labelward.party.in_process import run_parties
 from labelward.party.row_ids import _estimate, _sizes, bound, digest_ids
 from labelward.party.view import View
+from labelward.transport.base import Transport
+from refusals import refused
 
 STEP = (0,)
 
@@ -205,6 +210,42 @@ def test_points_that_are_none(liar: str, how: str) -> None:
     programs = {"active": honest, "left": peer} if liar == "left" else {"active": coordinator, "left": honest}
     with blamed(liar, "peer-message", message="BlindedRowIds", step=STEP):
         raise errors_of(programs)[next(name for name in programs if name != liar)]
+
+
+@pytest.mark.parametrize("how", ["comes back", "fails", "leaves", "is silent", "goes on"])
+def test_a_peer_answers_once_in_each_start(how: str) -> None:
+    """Whatever a coordinator does with the answer, no further attempt, and no restart by itself, answers about more."""
+    raised: list[BaseException] = []
+
+    def asker(ctx: Context) -> None:
+        ctx.recv("left", Hello, STEP)
+        ctx.send("left", hello("active", rows=2), STEP)
+        theirs = ctx.recv("left", BlindedRowIds, STEP).points
+        few = {form: content[: 2 * 32] for form, content in theirs.items()}
+        ctx.send("left", BlindedRowIds(few), STEP)
+        points = ctx.recv("left", TwiceBlindedRowIds, STEP)
+        if how in ("comes back", "goes on"):
+            ctx.send("left", points, STEP)
+        elif how == "fails":
+            raise OSError
+        elif how == "is silent":
+            time.sleep(1.0)
+
+    def answering(ctx: Context) -> None:
+        try:
+            handshake_passive(ctx, offer(ids=["a", "b", "c"]))
+        except HandshakeError as error:
+            raised.append(error)
+            raise
+
+    def ends(end: Transport) -> Context:
+        left = 2 if how == "comes back" and end.party == "active" else -1
+        return context(RestartingEnd(end, left), ("active", "left"), 0.5)
+
+    with pytest.raises(BaseException):  # noqa: B017, PT011
+        run_parties({"active": (ends, asker), "left": (ends, answering)})
+    with refused(HandshakeError, "disagreement", value="active"):
+        raise raised[0]
 
 
 def test_the_most_that_is_sent_fits_into_a_message() -> None:

@@ -23,7 +23,8 @@ from labelward.defenses.leakage_meter import LeakageBudget, LeakageMeter, Monito
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import HandshakeError, InputError, LabelwardError, OutputError, PolicyError
 from labelward.party.checkpoint import NOISE_FILE, Checkpoints
-from labelward.party.noise_record import read_draws, supersede_draws
+from labelward.party.noise_record import read_draws, record_draws, supersede_draws, with_earlier_cost
+from labelward.party.transcript import ids_digest
 from labelward.policy.base import Policy, TrainingTargets
 from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
 from labelward.runs.purge import find_purgeable, purge_targets
@@ -499,6 +500,17 @@ def test_a_superseded_draw_is_charged(tmp_path: Path) -> None:
     accounts = list(ended.views["active"].applied())
     assert {(each["spent"], each["spent_before"]) for each in accounts} == {(1.5, 1.0)}
     assert [draw.superseded for draw in read_draws(record)] == [True, False]
+
+
+def test_a_superseded_draw_is_charged_though_a_row_has_come(tmp_path: Path) -> None:
+    """All other labels are the same."""
+    record = tmp_path / NOISE_FILE
+    for ids in (["a", "b"], ["a", "b", "c"]):
+        kept = Checkpoints(tmp_path / "checkpoint", noise=record, run={"rows": ids_digest(ids)})
+        record_draws([RandomizedLabels(epsilon=1.0)], kept)
+        charged = with_earlier_cost({"spent": 1.0}, kept)
+        supersede_draws(record)
+    assert charged == {"spent": 2.0, "spent_before": 1.0}
 
 
 def test_errors_are_those_of_labelward(tmp_path: Path) -> None:

@@ -116,6 +116,23 @@ def test_files_that_do_not_fit_together_are_not_taken_over(tmp_path: Path) -> No
     assert source.current().chain == (tmp_path / "other" / "bank.crt").read_bytes()
 
 
+def test_a_refused_certificate_counts_though_other_files_are_no_good(tmp_path: Path) -> None:
+    """The own certificate has expired, say, or a line of the list is none; neither ends what the other lines say."""
+    telco = stored(tmp_path / "telco", "telco")
+    first = stored(tmp_path / "bank", "bank")
+    source = CredentialSource(first)
+    source.current().verify(telco.chain, "telco")
+    (tmp_path / "bank" / "bank.crt").write_bytes(b"half a file")
+    (tmp_path / "bank" / "refused.txt").write_text(f"no fingerprint\n{fingerprint(telco.certificate)}\n")
+    source._looked -= 10.0
+    with refused(CertificateError, "identity", value=fingerprint(telco.certificate)):
+        source.current().verify(telco.chain, "telco")
+    assert source.current().chain == first.chain
+    (tmp_path / "bank" / "refused.txt").unlink()
+    source._looked -= 10.0
+    assert source.current().refuses(telco.certificate)  # until all fits again
+
+
 def test_a_list_of_refused_certificates_that_is_none(tmp_path: Path) -> None:
     path = tmp_path / "refused.txt"
     path.write_text("\n# nothing\nabc\n")

@@ -46,7 +46,7 @@ from labelward.protocols.family import RoleResult
 from labelward.rng import PrivateSeed, SecureRandom
 from labelward.runs.party_record import LeakageFigures, PartyRecord, PeerRecord, write_party_record
 from labelward.runs.provenance import library_versions
-from labelward.runs.secure_files import private_folder
+from labelward.runs.secure_files import flush_files, private_folder
 from labelward.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -156,7 +156,12 @@ def run_program(ctx: Context, program: Callable[[Context], T]) -> T:
 def run_until_complete(
     network: Connection, make: Callable[[Transport], Context], program: Callable[[Context], None], log: Log
 ) -> None:
-    """Repeat attempts of a program without checkpoints until one finishes at all parties."""
+    """Repeat attempts of a program without checkpoints until one finishes at all parties.
+
+    Raises:
+        PeerError: an attempt failed, or a party restarted again and again.
+    """
+    restarts = 0
     while (transport := network.attempt()) is not None:
         try:
             run_program(make(transport), program)
@@ -164,6 +169,15 @@ def run_until_complete(
             return
         except PeerRestartedError as error:
             log("restarted", _who(error))
+            restarts += 1
+            if restarts == _MAX_RESTARTS:
+                raise _ended(network, error, f"restarted {restarts} times in a row", restarts) from error
+
+
+def _ended(network: Connection, error: PeerRestartedError, reason: str, restarts: int) -> PeerError:
+    """Tell the others that a party restarted too often, and return the error that ends the run here."""
+    network.fail(f"party {(error.about or error.peer)!r} {reason}")
+    return PeerError(error.peer, reason, code="peer-restarted", value=restarts, about=error.about)
 
 
 def _who(error: PeerRestartedError) -> dict[str, str]:
@@ -273,10 +287,7 @@ class PartyRun:
                 restarts = restarts if newest == before else 0
                 if restarts == _MAX_RESTARTS:
                     reason = f"restarted {restarts} times in a row without progress of the run"
-                    self.network.fail(f"party {(error.about or error.peer)!r} {reason}")
-                    raise PeerError(
-                        error.peer, reason, code="peer-restarted", value=restarts, about=error.about
-                    ) from error
+                    raise _ended(self.network, error, reason, restarts) from error
             except OutputError:
                 self.network.fail("it cannot write its files")
                 raise
@@ -327,6 +338,7 @@ class PartyRun:
         def live(ctx: Context) -> AttemptResult:
             outcome = self.side.live(self, ctx)
             with_evidence(outcome.ended.share, compare_exchanges(ctx)).save(self.folder / MODEL)
+            flush_files(self.folder / MODEL)  # the others remove their checkpoints when they hear of it
             return outcome
 
         outcome = run_program(ctx, live)

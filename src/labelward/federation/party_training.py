@@ -244,7 +244,7 @@ def _begin_view(run: PartyRun, ctx: Context, inputs: PartyInputs, masks: RowMask
         values = inputs.labels.values
         known = values[~np.isnan(values)]
         run.log("labels", {"rows": len(known), "of": len(values), "different": len(np.unique(known))})
-    ctx.checkpoints.bind(run.side.private.keyed(inputs.digest()))
+    ctx.checkpoints.bind(run.side.private.keyed(inputs.digest()), ctx.transcript.begun)
     ctx.transcript.begin(run.session.header(ctx.party, columns=columns, categories=categories, masks=masks))
 
 

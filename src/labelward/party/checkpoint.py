@@ -85,7 +85,8 @@ class Checkpoints:
 
     Number 0 is the state before training. Of the others, the newest ``keep`` are retained. A number 0 without a state,
     as a passive party that drew nothing has it, binds nobody: where it is of another run, such as one with rows that
-    another party refused, it is passed over, and replaced when a training begins.
+    another party refused, it is passed over, and replaced when a training begins. It binds the party's own table as
+    soon as an attempt has told or learned more than greetings (:meth:`bind`).
 
     Args:
         folder: created with the first checkpoint. None: nothing is stored or loaded.
@@ -206,18 +207,22 @@ class Checkpoints:
         """Return the exchange with a peer up to a checkpoint."""
         return self._known[number].exchanges[peer]
 
-    def bind(self, inputs: bytes) -> None:
+    def bind(self, inputs: bytes, begun: Callable[[], bool] = lambda: True) -> None:
         """Set the digest of the party's own columns and labels, for itself alone: it never leaves the party.
 
         Args:
             inputs: keyed with a secret of the party.
+            begun: whether an earlier attempt has told or learned more than greetings; else a number 0 without a state
+                binds no table.
 
         Raises:
             InputError: a checkpoint was written with other columns or labels.
+            FileFormatError: checkpoint 0 is damaged.
+            OutputError: the folder cannot be written.
         """
         self._inputs = inputs
         for number, known in self._known.items():
-            if known.inputs and not hmac.compare_digest(known.inputs, inputs):
+            if known.inputs and not hmac.compare_digest(known.inputs, inputs) and not self._is_free(number, begun):
                 raise InputError(
                     "this party's columns or labels changed since the training began; restore the table, or start over "
                     "with --force",
@@ -225,6 +230,11 @@ class Checkpoints:
                     field=str(self.folder),
                     value=number,
                 )
+        self._change_first(inputs=inputs)
+
+    def _is_free(self, number: int, begun: Callable[[], bool]) -> bool:
+        """Whether a checkpoint is a beginning that binds no table."""
+        return not number and self.folder is not None and _read(_path(self.folder, 0)).holds_nothing and not begun()
 
     def name_model(self, model: str, resume: int | None) -> None:
         """Set the model's identifier; InputError where the checkpoint to resume from is of another model."""
@@ -254,9 +264,15 @@ class Checkpoints:
             FileFormatError: it is damaged.
             OutputError: the folder cannot be written.
         """
+        self._change_first(exchanges=dict(exchanges))
+
+    def _change_first(self, **changes: Any) -> None:
+        """Change what checkpoint 0 says besides its state; nothing where it says so already, or where it is none."""
         if self.folder is None or 0 not in self._known:
             return
-        known = replace(self._known[0], exchanges=dict(exchanges))
+        known = replace(self._known[0], **changes)
+        if known == self._known[0]:
+            return
         try:
             self._put(0, known, _read(_path(self.folder, 0)).state)
         except OSError as error:

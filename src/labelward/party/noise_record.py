@@ -33,7 +33,7 @@ class NoiseDraw(msgspec.Struct, frozen=True, kw_only=True):
         rows: digest of the row ids of the training.
         epsilon: the most that the training costs; None for noise without an account.
         delta: that belongs to epsilon; 0 without one.
-        superseded: whether its training was given up with ``--force``; its cost is added to later ones on these rows.
+        superseded: whether its training was given up with ``--force``; its cost is added to later ones in the folder.
     """
 
     time: str
@@ -115,13 +115,13 @@ def record_draws(drawing: Iterable[Policy], checkpoints: Checkpoints) -> None:
 
 
 def with_earlier_cost(account: Mapping[str, Any], checkpoints: Checkpoints) -> dict[str, Any]:
-    """Return a policy's account with the cost of trainings on the same rows that were given up (``--force``).
+    """Return a policy's account with the cost of trainings that were given up (``--force``).
 
-    ``spent`` then is the sum, and ``spent_before`` (``delta_before``) says what of it they cost at most.
+    ``spent`` then is the sum, and ``spent_before`` (``delta_before``) says what of it they cost at most. They count on
+    whatever rows they were: of two tables with different rows most may be the same.
     """
-    rows = checkpoints.run.get("rows", "")
     draws = read_draws(checkpoints.noise) if checkpoints.noise and "spent" in account else ()
-    before = [draw for draw in draws if draw.superseded and draw.rows == rows and draw.epsilon is not None]
+    before = [draw for draw in draws if draw.superseded and draw.epsilon is not None]
     if not before:
         return dict(account)
     spent = math.fsum(draw.epsilon or 0.0 for draw in before)

@@ -13,7 +13,8 @@ Of more than ``MOST_COUNTED`` ids a sample is compared: those with the smallest 
 Leakage. If both follow the protocol, the coordinator learns how many of its ids the peer has, in each of the forms, and
 both learn what the error says. A coordinator that deviates may multiply each of its points by another number, and find
 out *which* ids of its choice, as many as are compared, the peer has. It can do so once for each start of the peer; that
-ends with an error and is not repeated by itself. The peer's digest answers only a guess of all ids in their order.
+ends with an error, whatever the coordinator does then, and is not repeated by itself. The peer's digest answers only a
+guess of all ids in their order.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from labelward.errors import HandshakeError, PeerError
+from labelward.errors import HandshakeError, PeerDisagreementError, PeerError
 from labelward.messages.base import Message, wire_name
 from labelward.messages.handshake import BlindedRowIds, TwiceBlindedRowIds
 from labelward.party.context import Context
@@ -98,15 +99,28 @@ def answer_refusal(ctx: Context, ids: Sequence[str], theirs: int, nonce: bytes) 
     """At a peer of the coordinator, whose rows differ from its own: help to count, and hear the result.
 
     Raises:
+        HandshakeError: the coordinator had this party's answer, and gave no account of what differs: another attempt,
+            even one that a service begins by itself, would answer about further ids.
         PeerDisagreementError: the coordinator's account of what differs.
-        PeerError: the coordinator sent points that are none, or went on.
+        PeerError: the coordinator sent points that are none, or ended before it had an answer.
     """
     secret, peer = _secret(), ctx.active
     ctx.send(peer, BlindedRowIds(_blinded(secret, nonce, ids)), _STEP)
     received = ctx.recv(peer, BlindedRowIds, _STEP)
     ctx.send(peer, TwiceBlindedRowIds(_again(ctx, peer, secret, received, theirs)), _STEP)
-    ctx.recv(peer, TwiceBlindedRowIds, _STEP)  # never comes: the coordinator ends the run
-    _blame(ctx, peer, TwiceBlindedRowIds)
+    ended = "went on"
+    try:
+        ctx.recv(peer, TwiceBlindedRowIds, _STEP)  # never comes: the coordinator ends the run
+    except PeerDisagreementError:
+        raise
+    except PeerError as error:
+        ended = error.reason
+    raise HandshakeError(
+        f"{ctx.party!r} and {peer!r} have other rows, and {peer!r}, which can tell how many differ, did not say so: "
+        f"{ended}. Start again when you know why: each start answers questions about further row ids",
+        code="disagreement",
+        value=peer,
+    )
 
 
 def _sizes(rows: int) -> dict[str, int]:

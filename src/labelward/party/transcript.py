@@ -148,6 +148,19 @@ class Transcript:
         for entry in early:
             self._write(entry)
 
+    def begun(self) -> bool:
+        """Return whether an earlier attempt in the folder has told or learned more than greetings.
+
+        Raises:
+            FileFormatError: the transcript is damaged.
+        """
+        path = None if self._folder is None else self._folder / FILE_NAME
+        if path is None or not self._resume or not path.exists():
+            return False
+        with contextlib.suppress(_CutOffError):
+            return any(_tells(entry) for entry, _, _ in _records(path, path.read_bytes()))
+        return False
+
     @property
     def position(self) -> tuple[int, bytes] | None:
         """Number of records in the file, and hash of the last one; None for a transcript in memory."""
@@ -235,8 +248,7 @@ class Transcript:
                 if not attempts:
                     theirs, attempts = decode_header(last), 1
                 attempts += last.kind == "attempt"
-                greeted = greeted and (last.kind not in ("received", "sent") or last.type in _GREETINGS)
-                greeted = greeted and last.kind not in ("observed", "applied")
+                greeted = greeted and not _tells(last)
         except _CutOffError:
             if not attempts:
                 return 0
@@ -263,6 +275,13 @@ class Transcript:
                 field=str(self._folder),
                 value=self._expected[0],
             )
+
+
+def _tells(entry: TranscriptEntry) -> bool:
+    """Whether a record tells more of a training than greetings do."""
+    if entry.kind in ("received", "sent"):
+        return entry.type not in _GREETINGS
+    return entry.kind in ("observed", "applied")
 
 
 class _CutOffError(FileFormatError):

@@ -56,7 +56,8 @@ def find_purgeable(folder: Path, kinds: Sequence[Kind] = ("view", "checkpoint"))
     """Return the views and checkpoints in a folder: of a run or a study, of one party in it, or of a view alone.
 
     Raises:
-        InputError: labelward did not write the folder, or there are foreign files among those to remove.
+        InputError: labelward did not write the folder, or there are foreign files among those to remove, or a link
+            leads to some.
     """
     if not folder.is_dir():
         raise InputError(
@@ -71,8 +72,9 @@ def find_purgeable(folder: Path, kinds: Sequence[Kind] = ("view", "checkpoint"))
     places = [folder] if _is_view(folder) else [folder, *sorted(folder.rglob("*"))]
     targets = []
     for place in places:
-        if place.is_symlink() and place != folder and place.name in kinds and place.is_dir():
-            raise InputError("is a link; purge the folder it points to", code="foreign", field=str(place))
+        if place.is_symlink() and place != folder and place.is_dir() and _leads_to(place, kinds):
+            reason = "is a link to views or checkpoints; put the folder there, or remove by hand what it points to"
+            raise InputError(reason, code="foreign", field=str(place))
         for kind in kinds:
             if place.is_dir() and not place.is_symlink() and (files := _files(place, kind)):
                 size = sum(path.stat().st_size for path in files)
@@ -119,7 +121,7 @@ def _files(folder: Path, kind: Kind) -> tuple[Path, ...]:
     if kind == "view":
         ours = (folder / FILE_NAME).is_file()
     else:
-        ours = folder.name == kind and any(path.suffix in _CHECKPOINT_ENDINGS[:2] for path in _plain(folder))
+        ours = folder.name == kind and any(path.suffix in _CHECKPOINT_ENDINGS for path in _plain(folder))
     if not ours:
         return ()
     entries = sorted(path for path in folder.iterdir() if path.name != PURGED_FILE)
@@ -133,6 +135,11 @@ def _files(folder: Path, kind: Kind) -> tuple[Path, ...]:
                 value=path.name,
             )
     return tuple(entries)
+
+
+def _leads_to(link: Path, kinds: Sequence[Kind]) -> bool:
+    """Return whether a link is a view or checkpoints, or leads to a folder that holds some."""
+    return link.name in kinds or any(path.name in kinds and path.is_dir() for path in link.resolve().rglob("*"))
 
 
 def _plain(folder: Path) -> Iterator[Path]:

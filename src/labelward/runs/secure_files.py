@@ -53,9 +53,32 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_json(path: Path, record: msgspec.Struct) -> None:
-    """Write a record with a format version atomically; :class:`OutputError` if it cannot be written."""
+    """Write a record with a format version atomically; it is on disk when this returns.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
     with atomic_write(path) as file:
         file.write(encode_versioned(record))
+        file.flush()
+        os.fsync(file.fileno())
+    with output_errors(path):
+        _flush(path.parent)
+
+
+def flush_files(folder: Path) -> None:
+    """Return when the files of a folder are on disk, under their names; :class:`OutputError` if they cannot be."""
+    with output_errors(folder):
+        for path in (*folder.iterdir(), folder, folder.parent):
+            _flush(path)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

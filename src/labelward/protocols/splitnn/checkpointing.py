@@ -1,8 +1,8 @@
 """Checkpoints of split networks: the state from which each party resumes an interrupted training.
 
 A checkpoint's number is the number of finished epochs. Its state contains weights and optimizer state, completely: it
-costs as much after the last epoch as after the first. The active party's checkpoint 0, before anything leaves, holds
-what its policies drew.
+costs as much after the last epoch as after the first. A party's checkpoint 0, before anything leaves, holds what its
+policies drew.
 """
 
 from __future__ import annotations
@@ -33,6 +33,16 @@ class TrainedState(msgspec.Struct, frozen=True):
     weights: dict[str, Array]
     optimizer: dict[str, Array]
     best: dict[str, Array]
+
+
+class PassiveStart(msgspec.Struct, frozen=True, kw_only=True):
+    """A passive party before the first epoch.
+
+    Attributes:
+        policies: state of those that drew something; None where none did.
+    """
+
+    policies: ChainState | None = None
 
 
 class PassiveState(msgspec.Struct, frozen=True, kw_only=True):

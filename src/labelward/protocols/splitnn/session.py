@@ -17,7 +17,7 @@ from labelward.errors import JobError, PeerError
 from labelward.messages.splitnn import NetReady, NetStart
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement
-from labelward.party.noise_record import refuse_redraw
+from labelward.party.noise_record import record_draws, refuse_redraw
 from labelward.policy.base import Policy, PolicyContext
 from labelward.policy.chain import check_hooks
 from labelward.policy.net_points import ActiveModel
@@ -32,7 +32,7 @@ from labelward.protocols.splitnn.bottom_model import (
     make_bottom,
     start_key,
 )
-from labelward.protocols.splitnn.checkpointing import ActiveState
+from labelward.protocols.splitnn.checkpointing import ActiveState, PassiveStart
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.losses import EpochRecord, NetObjective, objective_of
 from labelward.protocols.splitnn.models.presets import ModelSpec, build
@@ -228,6 +228,21 @@ def _begin(ctx: Context, setup: PolicyContext, resume: int | None) -> None:
     ctx.policies.begin(setup, ctx.protection)
 
 
+def _begin_passive(ctx: Context, setup: PolicyContext, resume: int | None) -> None:
+    """Start a passive party's policies; what they draw is on disk before anything leaves, and drawn once in a run."""
+    first = resume is None and 0 in ctx.checkpoints.numbers()
+    saved = ctx.checkpoints.load(0, PassiveStart)[0].policies if first else None
+    if saved is not None:
+        ctx.policies.begin(setup, ctx.protection)
+        ctx.policies.resume(saved)
+    else:
+        _begin(ctx, setup, resume)
+        if resume is None and ctx.policies.drawing:
+            ctx.save(0, PassiveStart(policies=ctx.policies.state()))
+    if resume is None:
+        record_draws(ctx.policies.drawing, ctx.checkpoints)
+
+
 def run_passive_net(
     ctx: Context, task: NetTask, inputs: NetInputs, *, behavior: Behavior | None = None
 ) -> PassiveNetResult:
@@ -245,7 +260,7 @@ def run_passive_net(
         )
     setup = net_policy_context(params, classes=0, rows=rows, active_columns=0, passive=(ctx.party,))
     check_hooks(ctx.policies.policies, VISITED_PASSIVE, setup, elsewhere={"active": VISITED})
-    _begin(ctx, setup, task.agreed.resume)
+    _begin_passive(ctx, setup, task.agreed.resume)
     ctx.expect(ctx.active, DESCRIBED)
     start = ctx.recv(ctx.active, NetStart, _STEP)
     ctx.checkpoints.name_model(start.model, task.agreed.resume)

@@ -163,16 +163,28 @@ def read_refused(path: Path) -> frozenset[str]:
     Raises:
         CertificateError: a line is no SHA-256 fingerprint; names it.
     """
-    if not path.exists():
-        return frozenset()
-    found = set[str]()
-    for number, line in enumerate(_content(path).decode(errors="replace").splitlines(), 1):
-        text = line.partition("#")[0].replace(":", "").strip().lower()
-        if text and not FINGERPRINT.fullmatch(text):
+    lines = _refused_lines(path)
+    for number, text in lines:
+        if not FINGERPRINT.fullmatch(text):
             reason = f"line {number} is no fingerprint (SHA-256, 64 hexadecimal digits)"
             raise CertificateError(reason, code="type", field=str(path), value=number)
-        found |= {text} - {""}
-    return frozenset(found)
+    return frozenset(text for _, text in lines)
+
+
+def readable_refused(path: Path) -> frozenset[str]:
+    """Return those lines of such a file that are fingerprints; empty where it cannot be read."""
+    try:
+        return frozenset(text for _, text in _refused_lines(path) if FINGERPRINT.fullmatch(text))
+    except CertificateError:
+        return frozenset()
+
+
+def _refused_lines(path: Path) -> list[tuple[int, str]]:
+    if not path.exists():
+        return []
+    lines = enumerate(_content(path).decode(errors="replace").splitlines(), 1)
+    texts = [(number, line.partition("#")[0].replace(":", "").strip().lower()) for number, line in lines]
+    return [(number, text) for number, text in texts if text]
 
 
 def _read_chain(path: Path, party: str) -> tuple[str, list[x509.Certificate]]:

@@ -6,16 +6,19 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from labelward.errors import CertificateError
-from labelward.transport.certificates.credentials import Credentials
+from labelward.transport.certificates.credentials import REFUSED_FILE, Credentials, readable_refused
 
 _INTERVAL = 1.0  # seconds between two looks at the files
 
 
 class CredentialSource:
     """Credentials as their folder has them now; files that do not fit together are ignored until they do.
+
+    Not so the list of refused certificates, which counts at once: the own certificate may have expired in a long run.
 
     Args:
         changed: called with the new credentials when they have changed.
@@ -39,7 +42,10 @@ class CredentialSource:
             try:
                 self._credentials = Credentials.load(own.folder, own.party, pinned=own.pinned)
             except CertificateError:
-                return own
+                refused = own.refused | readable_refused(own.folder / REFUSED_FILE)
+                if refused != own.refused:
+                    self._credentials = replace(own, refused=refused)
+                return self._credentials
         self._changed(self._credentials)
         return self._credentials
 
