@@ -153,6 +153,17 @@ def test_views_hold_points_that_repeat_in_no_second_run() -> None:
     assert not seen[0] & seen[1]
 
 
+def test_a_digest_is_of_one_list_of_ids_alone() -> None:
+    """In their order, with their bounds, under this key, across the batches in which they are read."""
+    lists = (["a", "bc"], ["ab", "c"], ["bc", "a"], ["abc"], ["a", "bc", ""], ["", "a", "bc"])
+    assert len({digest_ids(b"key", ids) for ids in lists}) == len(lists)
+    assert digest_ids(b"key", lists[0]) != digest_ids(b"other", lists[0])
+    many = [str(number) for number in range(70_000)]
+    assert digest_ids(b"key", many) == digest_ids(b"key", tuple(many))
+    assert digest_ids(b"key", many) != digest_ids(b"key", [*many[:-1], "x"])
+    assert digest_ids(b"key", many) != digest_ids(b"key", ["x", *many[1:]])
+
+
 def test_a_digest_is_its_senders() -> None:
     """A peer that sends the coordinator's digest back has not proved that it has the rows."""
     digest = digest_ids(b"key", ["x", "y", "z"])

@@ -30,6 +30,7 @@ from labelward.errors import HandshakeError, PeerDisagreementError, PeerError
 from labelward.messages.base import Message, wire_name
 from labelward.messages.handshake import BlindedRowIds, TwiceBlindedRowIds
 from labelward.party.context import Context
+from labelward.party.transcript import framed_ids
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -65,7 +66,10 @@ _CAUSES: Final[Mapping[str, tuple[Callable[[str], str], str]]] = {
 
 def digest_ids(nonce: bytes, ids: Sequence[str]) -> bytes:
     """Return the keyed digest of ids in their order, which no party sends: each sends what is :func:`bound` to it."""
-    return hmac.digest(nonce, b"".join(_keyed(nonce, each) for each in ids), "sha256")
+    total = hmac.new(nonce, b"row ids", "sha256")
+    for framed in framed_ids(ids):
+        total.update(framed)
+    return total.digest()
 
 
 def bound(nonce: bytes, digest: bytes, sender: str) -> bytes:
