@@ -12,7 +12,6 @@ untrained as well. What is stored is not measured again; where there is no accel
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,8 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import torch
+from _rows import StoredRows
+from active_completion import COMPLETION, study_job
 
 from labelward.auditing.measure import attackers_of, run_training
 from labelward.data import load_dataset
@@ -32,7 +32,6 @@ from labelward.metrics.utility import utility_scores
 from labelward.runs.malicious_runs import malicious_runs
 from labelward.studies import datasets as tables
 from labelward.studies import find_study
-from labelward.studies.spec import StudyTask
 
 KINDS = ("passive", "active")
 
@@ -40,21 +39,17 @@ KINDS = ("passive", "active")
 def job_of(kind: str, seed: int, folder: Path, given: argparse.Namespace) -> Job:
     """Return the study's job with one kind of attack, head only and fine-tuned."""
     table = tables.cifar10(seed)
-    file = folder / f"cifar10-{seed}.parquet"
-    pq.write_table(table.slice(0, given.rows or table.num_rows), file)
     study = find_study("label-inference").full
     assert study is not None
-    dataset = next(each for each in study.datasets if each.name == "cifar10")
-    setting = next(each for each in study.settings if each.name == "default")
-    task = StudyTask(setting=setting, dataset=dataset, model=next(iter(study.models)), seed=seed)
-    job = study.job(task, str(file), table.column_names[:-1])
+    file = folder / f"cifar10-{seed}.parquet"
+    job = study_job(study, "cifar10", table.slice(0, given.rows or table.num_rows), file, seed)
     changed = {
         "device": given.device,
         "epochs": given.epochs,
         "bottom": given.bottom,
         "step_epochs": max(1, round(0.4 * given.epochs)),
     }
-    recipe = {"auxiliary": 40, "unlabeled_weight": 50.0, "steps": given.steps}
+    recipe = {**COMPLETION, "steps": given.steps}
     attacks = tuple(ComponentSpec(f"{kind}-completion", {**recipe, "fine_tune": tuned}) for tuned in (False, True))
     return with_defaults(
         replace(
@@ -115,17 +110,13 @@ def main() -> None:
     if given.device != "cpu" and not torch.cuda.is_available():
         print("no accelerator is here, and nothing is measured; --device cpu takes very long")
         return
-    there = given.json is not None and given.json.exists()
-    rows: list[dict[str, Any]] = json.loads(given.json.read_text()) if there else []
+    rows = StoredRows(given.json)
     for seed in given.seeds:
         for kind in KINDS:
             if any((row["kind"], row["seed"]) == (kind, seed) for row in rows):
                 continue
             for row in measure(kind, seed, given):
-                rows.append(row)
-                print(json.dumps(row), flush=True)
-                if given.json is not None:
-                    given.json.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+                rows.add(row)
 
 
 if __name__ == "__main__":

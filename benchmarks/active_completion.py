@@ -11,7 +11,6 @@ know, and the model's on test rows. What is stored is not measured again.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,14 +21,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from _rows import StoredRows
 
 from labelward.auditing.audit import audit
 from labelward.data.catalogue import load_catalogue_table
-from labelward.job import ComponentSpec
+from labelward.job import ComponentSpec, Job
 from labelward.runs.schema import read_rows
 from labelward.studies import datasets as tables
 from labelward.studies import find_study
-from labelward.studies.spec import StudyTask
+from labelward.studies.spec import Study, StudyTask
 
 RATES = {"digits": (0.05, 0.2, 0.5), "fashion_mnist": (0.05, 0.2, 0.5), "cifar10": (0.1, 0.4), "ag_news": (5e-4, 2e-3)}
 """Of the malicious optimizer: that of the job, and larger ones."""
@@ -53,21 +53,23 @@ SIZES: Mapping[str, Callable[[int], pa.Table]] = {
 """Rows of a set: all 1,797 of digits, 2,000 of the others (CIFAR-10: of 8 x 8 pixels); a fifth are test rows."""
 
 
+def study_job(study: Study, data: str, table: pa.Table, file: Path, seed: int, **changes: Any) -> Job:
+    """Store a table, whose last column is the label, and return the job of its set, which ``changes`` change."""
+    pq.write_table(table, file)
+    dataset = replace(next(each for each in study.datasets if each.name == data), **changes)
+    setting = next(each for each in study.settings if each.name == "default")
+    task = StudyTask(setting=setting, dataset=dataset, model=next(iter(study.models)), seed=seed)
+    return study.job(task, str(file), table.column_names[:-1])
+
+
 def measure(data: str, seed: int, work: Path) -> dict[str, Any]:
     """Return the figures of one seed."""
     begin, used = time.perf_counter(), time.process_time()
     table = SIZES[data](seed)
     work.mkdir(parents=True, exist_ok=True)
     file = work / f"{data}-{seed}.parquet"
-    pq.write_table(table, file)
-    study = find_study("label-inference")
-    dataset = next(each for each in study.datasets if each.name == data)
-    dataset = replace(dataset, test_size=0.2, image_width=MODELS.get(data, {}).get("height", dataset.image_width))
-    setting = next(each for each in study.settings if each.name == "default")
-    model = next(iter(study.models))
-    job = study.job(
-        StudyTask(setting=setting, dataset=dataset, model=model, seed=seed), str(file), table.column_names[:-1]
-    )
+    width = {"image_width": MODELS[data]["height"]} if "height" in MODELS.get(data, {}) else {}
+    job = study_job(find_study("label-inference"), data, table, file, seed, test_size=0.2, **width)
     base = {"base": "adam"} if data == "ag_news" else {}
     attacks = [ComponentSpec("passive-completion", COMPLETION)]
     attacks += [ComponentSpec("active-completion", {**COMPLETION, **base, "rate": rate}) for rate in RATES[data]]
@@ -94,15 +96,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    there = given.json is not None and given.json.exists()
-    rows: list[dict[str, Any]] = json.loads(given.json.read_text()) if there else []
+    rows = StoredRows(given.json)
     for data, seed in product(given.data, range(1, given.seeds + 1)):
         if (data, seed) in {(row["data"], row["seed"]) for row in rows}:
             continue
-        rows.append(measure(data, seed, given.work))
-        print(json.dumps(rows[-1]), flush=True)
-        if given.json is not None:
-            given.json.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+        rows.add(measure(data, seed, given.work))
     for data in given.data:
         mine = [row for row in rows if row["data"] == data]
         for name in mine[0] if mine else ():

@@ -19,7 +19,6 @@ compared with the stored view, tree by tree. Then one choice at a time is anothe
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -29,6 +28,7 @@ from typing import Any
 import igraph
 import numpy as np
 import pandas as pd
+from _rows import StoredRows
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
@@ -401,8 +401,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    there = given.json is not None and given.json.exists()
-    found: list[dict[str, Any]] = json.loads(given.json.read_text()) if there else []
+    found = StoredRows(given.json)
     done = {(row["data"], row["model"], row["seed"], row["choice"]) for row in found}
     for data, model, seed in product(given.data, given.model, range(1, given.seeds + 1)):
         missing = {name: each for name, each in chosen(model).items() if (data, model, seed, name) not in done}
@@ -411,10 +410,7 @@ def main() -> None:
         if not missing:
             continue
         for row in Training(given.work, data, model, seed).rows(missing):
-            found.append({"data": data, "model": model, "seed": seed} | row)
-            print(json.dumps(found[-1]), flush=True)
-            if given.json is not None:
-                given.json.write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
+            found.add({"data": data, "model": model, "seed": seed} | row)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def masked(text: str, *, numbers: bool = False) -> str:
         text = pattern.sub(mask, text)
     if numbers:
         text = re.sub(r"(?<![\w-])\d[\d,]*(\.\d+)?(e[+-]?\d+)?( [kMG]?B\b)?", "N", text)
-    text = re.sub(r"\bN worker\b", "N workers", text)  # of one core
+    text = re.sub(r"N worker *\n", "N workers\n", text)  # of one core
     text = re.sub(r"(?<=\S) {2,}", "  ", text)
     return re.sub(r"─+", "───", "\n".join(line.rstrip() for line in text.splitlines()))
 

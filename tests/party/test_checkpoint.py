@@ -185,7 +185,7 @@ def test_what_an_attempt_forgets_stays_forgotten(tmp_path: Path, monkeypatch: py
     """A power cut must not bring a checkpoint back that another attempt wrote under the same number."""
     kept, flushed = filled(tmp_path), list[list[str]]()
     monkeypatch.setattr(
-        checkpoint, "_flush", lambda folder: flushed.append(sorted(each.name for each in folder.glob("*.lwc")))
+        checkpoint, "flush", lambda folder: flushed.append(sorted(each.name for each in folder.glob("*.lwc")))
     )
     kept.discard(3)
     assert flushed == [["000000.lwc", "000003.lwc"]]

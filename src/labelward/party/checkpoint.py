@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -27,13 +26,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from labelward.errors import FileFormatError, InputError, OutputError
+from labelward.party.durable_files import PARTIAL, flush, write_complete
 from labelward.party.exchange import Exchange
 
 FORMAT: Final = 2
 NOISE_FILE = "noise-drawn.json"
 _MAGIC = b"labelward checkpoint\n"
 _HASH = 32
-_STATE, _BLOCK, _PARTIAL = ".lwc", ".lwb", ".partial"
+_STATE, _BLOCK = ".lwc", ".lwb"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _NO_STATE: Final = msgspec.msgpack.encode({})
 
@@ -175,7 +175,7 @@ class Checkpoints:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.chmod(0o700)
             for name, data in added.items():
-                _write(folder / f"{name}{_BLOCK}", data)
+                write_complete(folder / f"{name}{_BLOCK}", data)
             self._put(number, known, encoded)
             self._blocks = known.blocks
             newest = sorted(self._known)[-(keep or self.keep) :]
@@ -344,7 +344,7 @@ class Checkpoints:
             forgotten = [number for number in self._known if after is None or number > after]
             self._forget(forgotten)
             if forgotten:  # a power cut must not bring back what an earlier attempt wrote under these numbers
-                _flush(self.folder)
+                flush(self.folder)
         except OSError as error:
             raise OutputError(
                 f"a checkpoint in {self.folder} cannot be removed: {error.strerror}",
@@ -366,7 +366,7 @@ class Checkpoints:
             return
         self._known, self._blocks, self.damaged = {}, {}, ()
         try:
-            for path in _files(self.folder, _STATE, _BLOCK, _PARTIAL):
+            for path in _files(self.folder, _STATE, _BLOCK, PARTIAL):
                 path.unlink()
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
@@ -379,7 +379,7 @@ class Checkpoints:
 
     def _scan(self, folder: Path) -> None:
         """Index all checkpoints that are intact, including their blocks."""
-        for path in _files(folder, _PARTIAL):
+        for path in _files(folder, PARTIAL):
             path.unlink()
         broken: dict[tuple[str, bytes], str] = {}
         whole: set[tuple[str, bytes]] = set()
@@ -409,8 +409,8 @@ class Checkpoints:
         """Write a checkpoint whose blocks are on disk."""
         assert self.folder is not None
         body = msgspec.msgpack.encode(_Stored(format=FORMAT, number=number, run=self.run, state=state, **vars(known)))
-        _write(_path(self.folder, number), _MAGIC, _digest(body), body)
-        _flush(self.folder)
+        write_complete(_path(self.folder, number), _MAGIC, _digest(body), body)
+        flush(self.folder)
         self._known[number] = known
 
     def _compare(self, path: Path, stored: _Stored) -> None:
@@ -511,34 +511,3 @@ def _read_block(folder: Path, name: str, digest: bytes) -> bytes:
             "a damaged block of a checkpoint (its checksum does not match)", code="damaged", field=str(path)
         )
     return data
-
-
-def _write(path: Path, *parts: bytes) -> None:
-    """Write a file atomically: complete, or not at all."""
-    partial = path.with_name(path.name + _PARTIAL)
-    try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise
-
-
-def _flush(folder: Path) -> None:
-    """Flush the directory entries of a folder to disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def write_durably(path: Path, *parts: bytes) -> None:
-    """Write a file atomically; it is on disk, under its name, when this returns."""
-    _write(path, *parts)
-    _flush(path.parent)

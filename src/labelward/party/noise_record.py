@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from labelward.errors import OutputError, PolicyError
-from labelward.party.checkpoint import Checkpoints, write_durably
+from labelward.party.checkpoint import Checkpoints
+from labelward.party.durable_files import write_durably
 from labelward.party.json_file import encode_versioned, read_versioned
 from labelward.party.purge_record import read_purges
 from labelward.policy.base import Policy

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from labelward.errors import InputError
+from labelward.party.durable_files import flush
 from labelward.party.purge_record import PURGED_FILE, Purge, PurgedFile, encode_purges, read_purges
 from labelward.party.transcript import FILE_NAME
 from labelward.runs.directory import JOB_FILE
@@ -109,11 +109,7 @@ def _purge(target: PurgeTarget) -> None:
             file.write(encode_purges((*read_purges(target.folder), now)))
         for path in target.files:
             path.unlink(missing_ok=True)
-        descriptor = os.open(target.folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        flush(target.folder)
 
 
 def _files(folder: Path, kind: Kind) -> tuple[Path, ...]:

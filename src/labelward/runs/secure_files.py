@@ -12,6 +12,7 @@ from typing import BinaryIO
 import msgspec
 
 from labelward.errors import OutputError
+from labelward.party.durable_files import PARTIAL, flush, write_durably
 from labelward.party.json_file import encode_versioned
 
 LOCK_FILE = ".lock"
@@ -41,7 +42,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OutputError: the file cannot be written.
     """
-    partial = path.with_name(f"{path.name}.partial")
+    partial = path.with_name(path.name + PARTIAL)
     with output_errors(path):
         try:
             with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -58,27 +59,15 @@ def write_json(path: Path, record: msgspec.Struct) -> None:
     Raises:
         OutputError: it cannot be written.
     """
-    with atomic_write(path) as file:
-        file.write(encode_versioned(record))
-        file.flush()
-        os.fsync(file.fileno())
     with output_errors(path):
-        _flush(path.parent)
+        write_durably(path, encode_versioned(record))
 
 
 def flush_files(folder: Path) -> None:
     """Return when the files of a folder are on disk, under their names; :class:`OutputError` if they cannot be."""
     with output_errors(folder):
         for path in (*folder.iterdir(), folder, folder.parent):
-            _flush(path)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            flush(path)
 
 
 @contextlib.contextmanager

@@ -144,7 +144,7 @@ def seal_coefficients(ring: Ring, sums: Int64s, mask: Reals, bodies: Reals, floo
             t = ring.transforms[prime]
             multiply_values(n, mask[prime], bodies[k, prime], values, t.constants)
             if spacing <= 8:
-                inverse_few(n, values, masks[prime], t.constants, t.first_back, t.later_back)
+                inverse_few(n, values, masks[prime], t.constants, t.later_back)
             else:
                 inverse(n, values, masks[prime], t.constants, t.first_back, t.later_back)
         for v in range(spacing):

@@ -227,7 +227,7 @@ def _inverse(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, first: A
             b.store(a.reduce(a.product(value, a.scale)), target, align=8)
 
 
-def _inverse_few(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, first: Any, later: Any) -> None:
+def _inverse_few(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, later: Any) -> None:
     """Write the first eight coefficients: of every pass but the first one they take sums alone."""
     a, blocks = _Arithmetic(b, constants), b.lshr(n, _i64(6))
     totals = [_alloca(b, ir.Constant(VECTOR, [0.0] * _LANES)) for _ in range(8)]
@@ -316,7 +316,7 @@ _WHOLE, _SMALL = _INTEGERS.as_pointer(), ir.VectorType(I8, _LANES).as_pointer()
 _WRITERS: dict[str, tuple[Callable[..., None], tuple[Any, ...]]] = {
     "forward": (_forward, (_NUMBERS, _VECTORS, _NUMBERS, _NUMBERS, _VECTORS)),
     "inverse": (_inverse, (_VECTORS, _NUMBERS, _NUMBERS, _NUMBERS, _VECTORS)),
-    "inverse_few": (_inverse_few, (_VECTORS, _NUMBERS, _NUMBERS, _NUMBERS, _VECTORS)),
+    "inverse_few": (_inverse_few, (_VECTORS, _NUMBERS, _NUMBERS, _VECTORS)),
     "forward_signs": (_forward_signs, (_BYTES, _BYTES, _VECTORS, _NUMBERS, _VECTORS, _VECTORS)),
     "forward_add": (_forward_add, (_BYTES, _VECTORS, _VECTORS, _VECTORS, _NUMBERS, _VECTORS, _VECTORS)),
     "multiply": (_multiply, (_VECTORS, _VECTORS, _VECTORS, _NUMBERS)),
@@ -356,9 +356,9 @@ def inverse(typing_context: Any, n: Any, x: Any, out: Any, constants: Any, first
 
 
 @intrinsic_of
-def inverse_few(typing_context: Any, n: Any, x: Any, out: Any, constants: Any, first: Any, later: Any) -> Any:
+def inverse_few(typing_context: Any, n: Any, x: Any, out: Any, constants: Any, later: Any) -> Any:
     """Write the first eight coefficients of what :func:`inverse` gives to ``out`` [8]; ``x`` stays."""
-    return types.void(types.int64, x, out, constants, first, later), _generator("inverse_few")
+    return types.void(types.int64, x, out, constants, later), _generator("inverse_few")
 
 
 @intrinsic_of
