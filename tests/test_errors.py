@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from labelward.errors import InputError, JobError, LabelwardError, PeerError
+from labelward.errors import InputError, JobError, LabelwardError, PeerError, whole_interrupts
 from refusals import refused
 
 
@@ -68,3 +68,17 @@ def test_an_error_passes_from_process_to_process(error: LabelwardError):
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert (str(again), again.__dict__) == (str(error), error.__dict__)
+
+
+def test_an_interrupt_in_native_code_is_an_interrupt():
+    with pytest.raises(KeyboardInterrupt), whole_interrupts():
+        raise _native(_native(KeyboardInterrupt()))
+    with pytest.raises(SystemError), whole_interrupts():
+        raise _native(ValueError())
+
+
+def _native(error: BaseException) -> BaseException:
+    """Return what CPython raises for native code that returned with an error set."""
+    raised = SystemError("returned a result with an exception set")
+    raised.__cause__ = error
+    return raised

@@ -27,7 +27,8 @@ error that is sent to a peer carries no private value. Errors of libraries are t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from copy import copy
 from difflib import get_close_matches
 from typing import Any, Literal, Self, TypeVar
@@ -250,6 +251,24 @@ class EncryptionError(LabelwardError):
     """A key that is too short, a value out of the encoding's range, a ciphertext of another key."""
 
     exit_code = 2
+
+
+@contextlib.contextmanager
+def whole_interrupts() -> Iterator[None]:
+    """Raise an interrupt as :class:`KeyboardInterrupt` where native code raised another error because of it.
+
+    A compiled kernel that is interrupted while it calls Python, to load itself for instance, ends in
+    :class:`SystemError`, of which the interrupt is the cause.
+    """
+    try:
+        yield
+    except SystemError as error:
+        cause = error.__cause__
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        raise KeyboardInterrupt from error
 
 
 def quoted(text: object, most: int = 80) -> str:

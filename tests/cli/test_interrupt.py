@@ -67,12 +67,20 @@ def _figures(path: Path) -> list[dict[str, object]]:
     return rows
 
 
+@pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("command", ["audit", "train", "list"])
 def test_an_interrupt_is_no_traceback(
-    tmp_path: Path, call: Call, job: Path, command: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, call: Call, job: Path, command: str, native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whether it met Python, or Python that a compiled kernel called, which CPython reports as another error."""
+
     def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            if not native:
+                raise
+            raise SystemError("returned a result with an exception set") from error
 
     for place in ("auditing.audit.audit", "federation.train.train_variant", "federation.components.list_components"):
         monkeypatch.setattr(f"labelward.{place}", stop)

@@ -15,6 +15,7 @@ added when a checkpoint has the keys.
 the file ``PARTY.hostile``.
 ``lies=KIND``: what it sends is of other cells, counts or keys than it should be.
 ``fails=STEP``: an error that nobody foresaw, when so many trees are done.
+``interrupted=STEP``: Ctrl-C within native code, when so many trees are done.
 ``stops=EVENT,COUNT``: it stops (SIGSTOP) when it has logged the event so often, so that no training ends before a test
 has done with it what it wants.
 """
@@ -111,13 +112,23 @@ def seat(seconds: str) -> None:
 
 
 def fails(trees: str) -> None:
+    _raises(int(trees), RuntimeError("the value 42 of row c00017 is odd"))
+
+
+def interrupted(trees: str) -> None:
+    error = SystemError("<function f> returned a result with an exception set")
+    error.__cause__ = KeyboardInterrupt()
+    _raises(int(trees), error)
+
+
+def _raises(trees: int, error: Exception) -> None:
     from labelward.party.checkpoint import Checkpoints
 
     original = Checkpoints.save
 
     def save(self: Any, number: int, *args: Any, **more: Any) -> None:
-        if number >= int(trees):
-            raise RuntimeError("the value 42 of row c00017 is odd")
+        if number >= trees:
+            raise error
         original(self, number, *args, **more)
 
     Checkpoints.save = save  # type: ignore[method-assign]
@@ -416,6 +427,7 @@ CHANGES = {
     "transport": transport,
     "seat": seat,
     "fails": fails,
+    "interrupted": interrupted,
     "stops": stops,
 }
 

@@ -88,6 +88,20 @@ def test_an_interrupt_at_one_party(tmp_path: Path, undisturbed: Undisturbed, par
 
 
 @pytest.mark.slow
+def test_an_interrupt_within_native_code(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    """A compiled kernel that loads another one when Ctrl-C comes ends in an error of CPython's own."""
+    with companies(tmp_path / "run", changes={"bank": ("interrupted=2",)}) as made:
+        made.start_all()
+        said = made.ended(bank=2, telco=3, shop=3)
+        assert said["bank"].startswith("interrupted: ")
+        assert said["bank"].endswith(REST)
+        for other in ("telco", "shop"):
+            assert "by its user (message " in said[other]
+        made.changes.clear()
+        resumed(made, undisturbed)
+
+
+@pytest.mark.slow
 def test_a_party_that_fails_by_itself(tmp_path: Path, undisturbed: Undisturbed) -> None:
     """Whatever it is: the others learn who, not what, since that may be private."""
     with companies(tmp_path / "run", changes={"telco": ("fails=2",)}) as made:

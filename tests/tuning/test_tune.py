@@ -184,6 +184,15 @@ def test_a_failed_training_is_recorded(small: Small, monkeypatch: pytest.MonkeyP
     assert (found.status, found.reason) == ("failed", "MemoryError: no room")
 
 
+def test_an_interrupted_training_is_not_recorded_as_failed(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*args: Any, **named: Any) -> None:
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr(evaluation, "measure", stop)
+    with pytest.raises(KeyboardInterrupt):
+        evaluator(small())(Task(setting=SETTING, seed=1))
+
+
 def test_defenses_and_their_order_are_variables(small: Small) -> None:
     variables = [
         {"name": "defenses", "choices": ["none", "purity-threshold+local-trees", "local-trees+purity-threshold"]},

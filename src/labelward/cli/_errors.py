@@ -26,6 +26,7 @@ from labelward.errors import (
     OutputError,
     PolicyError,
     quoted,
+    whole_interrupts,
 )
 
 DEBUG_VARIABLE = "LABELWARD_DEBUG"
@@ -94,7 +95,7 @@ class ErrorHandlingGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command and report errors."""
         try:
-            with warnings.catch_warnings():
+            with whole_interrupts(), warnings.catch_warnings():
                 warnings.showwarning = partial(_show_warning, warnings.showwarning)
                 return super().invoke(ctx)
         except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from labelward.cli._options import Quiet, Repeat
 from labelward.cli._output import print_json, print_table, say, warn, warn_insecure
 from labelward.cli._progress import ProgressDisplay
 from labelward.cli._summary import as_json, print_summary
-from labelward.errors import DependencyError
+from labelward.errors import DependencyError, whole_interrupts
 
 if TYPE_CHECKING:
     from labelward.job import Job
@@ -112,7 +112,7 @@ def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, jso
     from labelward.runs.malicious_runs import diverged_runs
 
     try:
-        with ProgressDisplay("starting", quiet=quiet) as progress:
+        with whole_interrupts(), ProgressDisplay("starting", quiet=quiet) as progress:
             rows = run_audit(job, out, force=force, watch=progress, repeat=repeat)
         page = _write_page(out)
     except KeyboardInterrupt:

@@ -14,7 +14,7 @@ from labelward.cli._errors import MAX_SEED, check_output_file, fail, prefix_job_
 from labelward.cli._options import Repeat
 from labelward.cli._output import pluralize, warn
 from labelward.cli._run_log import RunLog
-from labelward.errors import InputError
+from labelward.errors import InputError, whole_interrupts
 from labelward.job.table_formats import PREDICTION_SUFFIXES
 
 if TYPE_CHECKING:
@@ -229,7 +229,8 @@ def _train(
 def _log_end(log: RunLog) -> Iterator[None]:
     """Log an interrupt or error that ends the run."""
     try:
-        yield
+        with whole_interrupts():
+            yield
     except KeyboardInterrupt:
         log("interrupted", {})
         log.flush()

@@ -12,7 +12,7 @@ from labelward.cli._errors import fail
 from labelward.cli._options import Quiet
 from labelward.cli._output import print_table, say, warn
 from labelward.cli._progress import ProgressDisplay
-from labelward.errors import DependencyError, InputError
+from labelward.errors import DependencyError, InputError, whole_interrupts
 
 if TYPE_CHECKING:
     from labelward.report.study import StudyReport
@@ -86,7 +86,7 @@ def study(
         selected = selected.full
     names = [each.strip() for group in datasets or () for each in group.split(",") if each.strip()]
     try:
-        with ProgressDisplay("starting", quiet=quiet) as board:
+        with whole_interrupts(), ProgressDisplay("starting", quiet=quiet) as board:
             result = run_study(
                 selected, out, parts=parts, datasets=names, tables=files, seeds=seeds, jobs=jobs, watch=board
             )

@@ -11,6 +11,7 @@ from labelward.cli._errors import MAX_SEED, check_output_file, fail, prefix_job_
 from labelward.cli._options import Force, Quiet, Repeat, model_parties, resolve_tables
 from labelward.cli._output import pluralize, warn, warn_insecure
 from labelward.cli._progress import ProgressDisplay
+from labelward.errors import whole_interrupts
 from labelward.job.table_formats import PREDICTION_SUFFIXES
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def train_command(
     with prefix_job_file(job_file):
         warn_of_model(job)
     try:
-        with ProgressDisplay("training", quiet=quiet) as progress, prefix_job_file(job_file):
+        with whole_interrupts(), ProgressDisplay("training", quiet=quiet) as progress, prefix_job_file(job_file):
             result = run_train(
                 job,
                 out,

@@ -13,6 +13,7 @@ from labelward.cli._options import Quiet, Repeat
 from labelward.cli._output import print_json, print_table, warn
 from labelward.cli._progress import ProgressDisplay
 from labelward.cli.audit import skip_without_dependency
+from labelward.errors import whole_interrupts
 
 if TYPE_CHECKING:
     from labelward.tuning.tune import TuneResult
@@ -34,7 +35,7 @@ def tune_command(
     from labelward.tuning.tune import tune
 
     try:
-        with prefix_job_file(job_file), ProgressDisplay("starting", quiet=quiet) as progress:
+        with whole_interrupts(), prefix_job_file(job_file), ProgressDisplay("starting", quiet=quiet) as progress:
             job = load_job(job_file)
             result = tune(job, out=out, jobs=jobs, force=force, watch=progress, repeat=repeat or ())
     except KeyboardInterrupt:

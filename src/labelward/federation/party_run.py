@@ -23,6 +23,7 @@ from labelward.errors import (
     PeerRestartedError,
     PolicyError,
     unknown_name,
+    whole_interrupts,
 )
 from labelward.federation.components import model_family
 from labelward.federation.session import FederationSession
@@ -140,7 +141,8 @@ def public_reason(error: Exception) -> str:
 def run_program(ctx: Context, program: Callable[[Context], T]) -> T:
     """Run a program until it or the attempt ends; the peers are notified of its own errors."""
     try:
-        result = program(ctx)
+        with whole_interrupts():
+            result = program(ctx)
         ctx.close()
         return result
     except PeerRestartedError:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from labelward.auditing.measure import Measured, attack_training, measure
 from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables
-from labelward.errors import JobError, PolicyError
+from labelward.errors import JobError, PolicyError, whole_interrupts
 from labelward.federation.components import make_attack, make_engine, with_defaults
 from labelward.he import Counts, NullEngine
 from labelward.job import UNITS, ComponentSpec, EncryptionSection, Job, TuneSection, Variant
@@ -132,7 +132,8 @@ class Evaluator:
         found: dict[str, Any] = {"status": "refused", "reason": reason}
         if job is not None:
             try:
-                found = self._measured(job, variant, task)
+                with whole_interrupts():
+                    found = self._measured(job, variant, task)
             except (PolicyError, JobError) as error:
                 found = {"status": "refused", "reason": str(error)}
             except Exception as error:  # whatever it is, the search goes on, and the ledger says why
