@@ -6,6 +6,7 @@ later ``[pid, code]``. It ends, with all that it has started, when stdin does.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import queue
@@ -16,9 +17,11 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+
+import numpy as np
 
 
 class Child:
@@ -112,10 +115,44 @@ def grow(order: dict[str, Any]) -> NoReturn:
         os._exit(code)
 
 
-def main() -> None:
+LOADED = (
+    "labelward.cli.app",
+    "labelward.cli.explain",
+    "labelward.data.delimited",
+    "labelward.federation.components",
+    "labelward.federation.early_notice",
+    "labelward.federation.party_training",
+    "labelward.metrics.utility",
+    "labelward.protocols.logistic.family",
+    "labelward.protocols.pivodl.family",
+    "labelward.protocols.secureboost.family",
+    "labelward.report.party_page",
+    "labelward.runs.private_seeds",
+    "labelward.transport.certificates",
+    "numba.typed",
+    "pandas",
+    "scipy.linalg",
+    "sklearn.metrics",
+    "typer._adapters",
+)
+"""What parties import, but for what imports grpc: seconds of each process, were it not there when they begin."""
+LOADED_FOR_NETWORKS = ("labelward.protocols.splitnn.family", "torch._dynamo")
+"""What imports torch, for parties of networks alone."""
 
+
+def load(names: Iterable[str]) -> None:
+    """Import modules before the next fork."""
+    for name in names:
+        importlib.import_module(name)
     assert threading.active_count() == 1, "it must be able to fork"
     assert "grpc" not in sys.modules, "it does not outlive a fork"
+
+
+def main() -> None:
+    load(LOADED)
+    from labelward.kernels.binning import bin_columns
+
+    bin_columns(np.zeros((2, 1)), 2)  # numba loads most of itself with its first kernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     orders = selectors.DefaultSelector()
     orders.register(0, selectors.EVENT_READ)
@@ -127,9 +164,12 @@ def main() -> None:
                 break
             *lines, rest = (rest + block).split(b"\n")
             for line in lines:
+                order = json.loads(line)
+                if any('"splitnn"' in path.read_text() for path in Path(order["folder"]).glob("*.toml")):
+                    load(LOADED_FOR_NETWORKS)
                 pid = os.fork()
                 if not pid:
-                    grow(json.loads(line))
+                    grow(order)
                 running.add(pid)
                 print(json.dumps([pid]), flush=True)
         while running:
