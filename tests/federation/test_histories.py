@@ -135,6 +135,7 @@ def test_a_checkpoint_names_model_and_history(company: Path) -> None:
     assert named["bank"]["exchanges"]["telco"] == named["telco"]["exchanges"]["bank"]
     assert named["bank"]["exchanges"]["shop"] == named["shop"]["exchanges"]["bank"]
     assert len({each["inputs"] for each in named.values()}) == len(PARTIES)
+    assert len({each["row_split"] for party, each in named.items() if party != "bank"} - {""}) == 1
 
 
 # -- views -----------------------------------------------------------------------------------------------------------

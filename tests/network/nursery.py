@@ -129,6 +129,7 @@ LOADED = (
     "labelward.report.party_page",
     "labelward.runs.private_seeds",
     "labelward.transport.certificates",
+    "matplotlib.backends.backend_svg",
     "numba.typed",
     "pandas",
     "scipy.linalg",

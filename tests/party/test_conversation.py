@@ -557,6 +557,34 @@ def test_a_passive_party_refuses_a_beginning_that_costs_its_progress(tmp_path: P
     assert kept.numbers() == (2,)
 
 
+@pytest.mark.parametrize("earlier", ["other", "same", "unknown"])
+def test_rows_are_divided_on_as_the_training_began(tmp_path: Path, earlier: str) -> None:
+    """Else the active party is named; a checkpoint of an earlier version does not say how rows were divided."""
+    sides, other = RowMasks.in_order(2, 0, 1), RowMasks.in_order(1, 1, 1)
+    kept, exchange = Checkpoints(tmp_path), Exchange.begin(b"n", "left", ())
+    kept.row_split = {"other": other.digest(), "same": sides.digest(), "unknown": ""}[earlier]
+    kept.save(2, Empty(), exchanges={"active": exchange})
+    validation, test = RowMask.pack(sides.validation), RowMask.pack(sides.test)
+
+    def begin(ctx: Context) -> None:
+        ctx.recv("left", Hello, (0,))
+        ctx.send("left", hello("active"), (0,))
+        ids = bound(b"", digest_ids(b"", offer().ids), "active")
+        ctx.send("left", RowSplit(validation, test, 2, exchange.digest, ids), (0,))
+        ctx.recv("left", RowIdDigests, (0,))
+
+    def answer(ctx: Context) -> None:
+        ctx.checkpoints = Checkpoints(tmp_path)
+        assert handshake.handshake_passive(ctx, offer()).resume == 2
+
+    if earlier == "other":
+        with blamed("active", "peer-message", message="Begin", step=(0,), value=2):
+            raise errors_of({"active": begin, "left": answer})["left"]
+    else:
+        live({"active": begin, "left": answer})
+    assert Checkpoints(tmp_path).numbers() == (2,)
+
+
 def hello(party: str, released: str | None = None, rows: int = 3) -> Hello:
     return Hello(version("labelward") if released is None else released, party, JOB, rows, b"", ())
 

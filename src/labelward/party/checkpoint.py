@@ -3,8 +3,9 @@
 A folder (mode 0700, files 0600) holds for each checkpoint ``NUMBER.lwc`` and its blocks ``NAME.lwb``. A checkpoint
 file is ``magic``, the SHA-256 of its body, and the body: a MessagePack map with the format version, the number, the
 identity of the run, the model, the numbers of the peers, the exchange with each of them, the position of the
-transcript, a keyed digest of the party's inputs, the SHA-256 of each block (drawn noise among them), and the state. So
-the file is bound to one history, and two parties resume only from checkpoints of equal exchanges (:mod:`.exchange`).
+transcript, a keyed digest of the party's inputs, a digest of validation and test rows, the SHA-256 of each block (drawn
+noise among them), and the state. So the file is bound to one history, and two parties resume only from checkpoints of
+equal exchanges (:mod:`.exchange`).
 Each file is written under another name, flushed to disk and renamed, so a kill or a power cut leaves a complete file or
 none.
 
@@ -53,6 +54,7 @@ class _Stored(msgspec.Struct, frozen=True):
     position: tuple[int, bytes] | None
     inputs: bytes
     model: str
+    row_split: str = ""  # not in files of earlier states of 0.2.0
 
     @property
     def holds_nothing(self) -> bool:
@@ -74,6 +76,7 @@ class _Known:
     position: tuple[int, bytes] | None
     inputs: bytes
     model: str
+    row_split: str
 
     def digest(self, peer: str) -> bytes:
         """Return the digest of the exchange with a peer; empty for none."""
@@ -99,6 +102,7 @@ class Checkpoints:
         noise: where noise is recorded; None: nowhere.
         damaged: one sentence for each damaged file; these files are ignored.
         model: identifier of the model that is trained, written to every checkpoint.
+        row_split: digest of validation and test rows as the active party announced them, likewise.
 
     Raises:
         FileFormatError: a checkpoint is of another format version. Those of 0.1.0 have no history, and are refused.
@@ -114,7 +118,7 @@ class Checkpoints:
         self.folder, self.keep, self.run = folder, keep, dict(run or {})
         self.noise = folder.parent / NOISE_FILE if folder and not noise else noise
         self.damaged: tuple[str, ...] = ()
-        self.model, self._inputs = "", b""
+        self.model, self.row_split, self._inputs = "", "", b""
         self._known: dict[int, _Known] = {}
         self._blocks: dict[str, bytes] = {}
         if folder is not None:
@@ -169,6 +173,7 @@ class Checkpoints:
             position=position,
             inputs=self._inputs,
             model=self.model,
+            row_split=self.row_split,
         )
         encoded = msgspec.Raw(msgspec.msgpack.encode(state))
         try:
@@ -206,6 +211,10 @@ class Checkpoints:
     def exchange(self, number: int, peer: str) -> Exchange:
         """Return the exchange with a peer up to a checkpoint."""
         return self._known[number].exchanges[peer]
+
+    def splits_as(self, number: int, row_split: str) -> bool:
+        """Return whether a checkpoint is of this division of the rows; those of earlier versions do not say."""
+        return self._known[number].row_split in ("", row_split)
 
     def bind(self, inputs: bytes, begun: Callable[[], bool] = lambda: True) -> None:
         """Set the digest of the party's own columns and labels, for itself alone: it never leaves the party.
@@ -264,7 +273,7 @@ class Checkpoints:
             FileFormatError: it is damaged.
             OutputError: the folder cannot be written.
         """
-        self._change_first(exchanges=dict(exchanges))
+        self._change_first(exchanges=dict(exchanges), row_split=self.row_split)
 
     def _change_first(self, **changes: Any) -> None:
         """Change what checkpoint 0 says besides its state; nothing where it says so already, or where it is none."""

@@ -231,9 +231,13 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
         ctx.send(ctx.active, ready, _STEP)
         answer_refusal(ctx, offer.ids, len(offer.ids), theirs.nonce)
     terms = _terms(offer, sides, digest)
+    ctx.checkpoints.row_split = sides.digest()
     if begin.history or begin.resume:
         if (begin.resume, begin.history) not in zip(mine.checkpoints, mine.histories, strict=True):
             reason = f"requests to resume from checkpoint {begin.resume}, which {ctx.party!r} does not have"
+            raise PeerError(ctx.active, reason, message="Begin", step=_STEP, code="peer-message", value=begin.resume)
+        if not ctx.checkpoints.splits_as(begin.resume, sides.digest()):
+            reason = "announced other validation or test rows than when this training began"
             raise PeerError(ctx.active, reason, message="Begin", step=_STEP, code="peer-message", value=begin.resume)
         exchanges = {peer: ctx.checkpoints.exchange(begin.resume, peer) for peer in (ctx.active, *partners)}
         ctx.checkpoints.discard(begin.resume)
