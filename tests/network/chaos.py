@@ -404,7 +404,7 @@ def play(plan: Plan, folder: Path, undisturbed: Undisturbed, *, surely: bool = F
 
 
 def _play_hostile(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
-    """Play a plan with a hostile party: all others end in time and name it, or it did nothing until the end.
+    """Play a plan with a hostile party: all others end in time and name it, or with the model of the undisturbed run.
 
     Where it is the listener, it can keep from one party what another says of it: that party ends after the timeout.
     """
@@ -426,12 +426,13 @@ def _play_hostile(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
                     ended[each.party] = time.time()
             time.sleep(0.005)
         codes = {each.party: each.popen.poll() for each in honest}
-        if not marker.exists():
+        disturbed = [f"hostile: {kind}"] if marker.exists() else []
+        if not disturbed or {*codes.values()} == {0}:
             running[hostile].wait()
             assert {*codes.values()} == {0}, f"{plan}\n{codes}\n{made.told()}"
             different = differences(end_of(made), undisturbed.of(case, 0))
             assert not different, f"{plan}\ndiffers in {different}\n{made.told()}"
-            return Result(plan, [], 1, time.monotonic() - began, 0)
+            return Result(plan, disturbed, 1, time.monotonic() - began, 0)
         listens, named = hostile == case.parties[0] and not plan.relay, []
         for each in honest:
             last = (each.errors.splitlines() or [""])[-1]
@@ -447,7 +448,7 @@ def _play_hostile(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
         allowed = NAMED_WITHIN * max(1.0, load)
         assert named_in < allowed, f"{plan}\ntook {named_in:.1f} s at a load of {load:.1f} a core\n{made.told()}"
     seconds, kept = time.monotonic() - began, len(honest) - len(named)
-    return Result(plan, [f"hostile: {kind}"], 1, seconds, 0, named_in=named_in, kept=kept)
+    return Result(plan, disturbed, 1, seconds, 0, named_in=named_in, kept=kept)
 
 
 @contextmanager
