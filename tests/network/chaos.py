@@ -26,7 +26,7 @@ from typing import Any
 
 from companies import LISTENER, PATIENCE, Case, Companies, Process, companies
 from troubled import Proxy, Weather
-from undisturbed import DRAWS, Undisturbed, differences, end_of
+from undisturbed import DRAWS, Undisturbed, differences, differences_of, end_of, finished
 
 TWO = ("bank", "telco")
 NOISE = '[[defense]]\nkind = "randomized-response"\nepsilon = 1.0'
@@ -404,7 +404,7 @@ def play(plan: Plan, folder: Path, undisturbed: Undisturbed, *, surely: bool = F
 
 
 def _play_hostile(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
-    """Play a plan with a hostile party: all others end in time and name it, or with the model of the undisturbed run.
+    """Play a plan with a hostile party: each other ends in time and names it, or with what the undisturbed run gives.
 
     Where it is the listener, it can keep from one party what another says of it: that party ends after the timeout.
     """
@@ -433,8 +433,13 @@ def _play_hostile(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
             different = differences(end_of(made), undisturbed.of(case, 0))
             assert not different, f"{plan}\ndiffers in {different}\n{made.told()}"
             return Result(plan, disturbed, 1, time.monotonic() - began, 0)
+        before = [party for party, code in codes.items() if code == 0]  # that ended well, it disturbed the others alone
+        different = differences_of(finished(made, before), undisturbed.of(case, 0)) if before else []
+        assert not different, f"{plan}\ndiffers in {different}\n{made.told()}"
         listens, named = hostile == case.parties[0] and not plan.relay, []
         for each in honest:
+            if each.party in before:
+                continue
             last = (each.errors.splitlines() or [""])[-1]
             assert codes[each.party] in (2, 3), f"{plan}\n{codes}\n{made.told()}"
             assert last.isprintable(), last
@@ -447,7 +452,7 @@ def _play_hostile(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
         load = os.getloadavg()[0] / (os.cpu_count() or 1)
         allowed = NAMED_WITHIN * max(1.0, load)
         assert named_in < allowed, f"{plan}\ntook {named_in:.1f} s at a load of {load:.1f} a core\n{made.told()}"
-    seconds, kept = time.monotonic() - began, len(honest) - len(named)
+    seconds, kept = time.monotonic() - began, len(honest) - len(before) - len(named)
     return Result(plan, disturbed, 1, seconds, 0, named_in=named_in, kept=kept)
 
 

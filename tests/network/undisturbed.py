@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,10 +85,20 @@ def end_of(companies: Companies) -> Ended:
     return _ended(case, {party: companies.run(party) / party for party in case.parties}, utility)
 
 
+def finished(companies: Companies, parties: Iterable[str]) -> Ended:
+    """Return what a run has left at the parties that have finished, of which others have not."""
+    return _ended(companies.case, {party: companies.run(party) / party for party in parties}, {})
+
+
+def differences_of(found: Ended, wanted: Ended) -> list[str]:
+    """Return in what shares and views differ from those of the undisturbed run, in words."""
+    told = [f"the share of {party!r}" for party in found.shares if found.shares[party] != wanted.shares[party]]
+    return told + [f"the view of {party!r}" for party in found.views if found.views[party] != wanted.views[party]]
+
+
 def differences(found: Ended, wanted: Ended) -> list[str]:
     """Return in what a run differs from the undisturbed one, in words."""
-    told = [f"the share of {party!r}" for party in wanted.shares if found.shares[party] != wanted.shares[party]]
-    told += [f"the view of {party!r}" for party in wanted.views if found.views[party] != wanted.views[party]]
+    told = differences_of(found, wanted)
     told += ["the metrics"] * (found.utility != wanted.utility)
     return told + ["the accounts of policies"] * (found.accounts != wanted.accounts)
 
