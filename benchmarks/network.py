@@ -1,14 +1,14 @@
 """A run between two companies: on loopback, and through a proxy with the round trip and the rate of a long line.
 
 Usage: python benchmarks/network.py [--rows N] [--delay MS] [--rate MBITS] [--plain] [--json FILE]
-       python benchmarks/network.py --beside [--rows N] [--times N] [--plain] [--json FILE]
+       python benchmarks/network.py --beside [--rows N] [--times N] [--workers N] [--plain] [--json FILE]
 
 Job A as in ``training.py`` (30,000 × (12 + 11), 5 trees of depth 3, Paillier 2048), each party a process with its own
 table. Both runs are timed from the attempt's begin to the end of training, as their logs have it. What is allowed on
 the line: 1.5 times the seconds on loopback, plus the seconds that the bytes need at the rate.
 
-With ``--beside``: on loopback, each party with one worker, in turn with the same job in one process with a worker for
-each core, ``--times`` times. Allowed are 1.15 times its seconds.
+With ``--beside``: on loopback, each party with ``--workers``, in turn with the same job in one process with two,
+``--times`` times. Allowed are 1.15 times its seconds.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -215,7 +216,7 @@ def measure_beside(rows: int, encryption: str, times: int) -> dict[str, Any]:
         run(folder, "first", encryption, None)
         for number in range(times):
             found["one process"].append(
-                here(folder, f"here-{number}", encryption.replace("workers = 1", "workers = 2"))
+                here(folder, f"here-{number}", re.sub("workers = .*", "workers = 2", encryption))
             )
             found["loopback"].append(run(folder, f"loopback-{number}", encryption, None))
     ratios = {
@@ -234,10 +235,11 @@ if __name__ == "__main__":
     parser.add_argument("--rate", type=float, default=100.0, help="Mbit/s in each direction")
     parser.add_argument("--plain", action="store_true", help="without encryption, where only waiting is of interest")
     parser.add_argument("--times", type=int, default=3, help="pairs of --beside")
+    parser.add_argument("--workers", type=int, default=1, help="of each party; its job in one process has 2")
     parser.add_argument("--beside", action="store_true")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    encryption = 'engine = "plain"\ninsecure = true' if chosen.plain else "bits = 2048\nworkers = 1"
+    encryption = 'engine = "plain"\ninsecure = true' if chosen.plain else f"bits = 2048\nworkers = {chosen.workers}"
     if chosen.beside:
         found = measure_beside(chosen.rows, encryption, chosen.times)
     else:
