@@ -77,7 +77,7 @@ def test_a_disturber_ends_the_run_within_seconds_by_name(disturb: Callable[[Netw
     with networks(THREE) as made:
         ends: dict[str, Transport] = together(**{party: each.attempt for party, each in made.items()})
         rates = made["bank"]._node.peers["telco"].rates
-        rates.controls = rates.useless = Rate(500, 20)  # a busy machine reaches no higher ones within the time
+        rates.useless = Rate(500, 20)  # a busy machine reaches no higher one within the time
 
         def disturbing() -> None:
             while not done.is_set():

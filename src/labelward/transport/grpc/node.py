@@ -208,8 +208,8 @@ class Node:
         elif peer.session is not None:
             before = peer.session.refused.copy()
             if arrived.kind == envelope.CONTROL:
-                self._expect(peer, peer.rates.controls, "sends control records without end")
-                peer.session.take_control(arrived.payload)
+                if not peer.session.take_control(arrived.payload):
+                    self._expect(peer, peer.rates.controls, "sends control records without end")
             elif arrived.kind == envelope.DATA:
                 record = peer.session.open(arrived.payload)
                 if record is not None:

@@ -174,17 +174,18 @@ class Session:
         if self.backlog <= self._limit and (self._since[0] >= _ACK_BYTES or self._since[1] >= _ACK_RECORDS):
             self.control()
 
-    def take_control(self, payload: memoryview) -> None:
-        """Deal with a control record, or refuse it."""
+    def take_control(self, payload: memoryview) -> bool:
+        """Deal with a control record, or refuse it; return whether it acknowledged what was not acknowledged before."""
         number = self._number(payload)
         if number is None:
-            return
+            return False
         if number <= self._count_in:
             self.refused["repeated"] += 1
-            return
+            return False
         content = self._unseal(CONTROL, payload, number)
         if content is None or len(content) != _CONTROL.size:
-            return
+            return False
+        before = self._acked
         flags, acknowledged, sent, generation, seen = _CONTROL.unpack(content)
         self._count_in, self.heard = number, time.monotonic()
         self.gone = bool(flags & _BYE)
@@ -198,6 +199,7 @@ class Session:
         lost = sent > self._expected
         if lost or flags & _ASK:
             self.control(again=lost)
+        return self._acked > before
 
     def _number(self, payload: memoryview) -> int | None:
         tag = len(self._keys.tag)
