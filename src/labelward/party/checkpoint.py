@@ -212,9 +212,9 @@ class Checkpoints:
         """Return the exchange with a peer up to a checkpoint."""
         return self._known[number].exchanges[peer]
 
-    def splits_as(self, number: int, row_split: str) -> bool:
-        """Return whether a checkpoint is of this division of the rows; those of earlier versions do not say."""
-        return self._known[number].row_split in ("", row_split)
+    def has_row_split(self, number: int) -> bool:
+        """Return whether a checkpoint is of the present ``row_split``; those of earlier versions do not say."""
+        return self._known[number].row_split in ("", self.row_split)
 
     def bind(self, inputs: bytes, begun: Callable[[], bool] = lambda: True) -> None:
         """Set the digest of the party's own columns and labels, for itself alone: it never leaves the party.

@@ -236,7 +236,7 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
         if (begin.resume, begin.history) not in zip(mine.checkpoints, mine.histories, strict=True):
             reason = f"requests to resume from checkpoint {begin.resume}, which {ctx.party!r} does not have"
             raise PeerError(ctx.active, reason, message="Begin", step=_STEP, code="peer-message", value=begin.resume)
-        if not ctx.checkpoints.splits_as(begin.resume, sides.digest()):
+        if not ctx.checkpoints.has_row_split(begin.resume):
             reason = "announced other validation or test rows than when this training began"
             raise PeerError(ctx.active, reason, message="Begin", step=_STEP, code="peer-message", value=begin.resume)
         exchanges = {peer: ctx.checkpoints.exchange(begin.resume, peer) for peer in (ctx.active, *partners)}
