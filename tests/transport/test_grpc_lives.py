@@ -232,6 +232,29 @@ def test_a_failure_in_an_attempt_reaches_those_who_have_ended_their_part(run: Ru
     assert run.marked == []
 
 
+@pytest.mark.parametrize("failed", THREE)
+def test_a_failure_after_the_last_message_reaches_those_who_end_their_part(run: Run, failed: str) -> None:
+    """It arrives before the others have ended their part, and after they looked for the last time."""
+    ends = run.attempt()
+    own, others = ends[failed], [party for party in THREE if party != failed]
+    assert own is not None
+    own.fail(Failure("peer-failed", "MemoryError"))
+    for party in others if failed == "bank" else ["bank"]:
+        eventually(lambda party=party: not run.made[party]._node.attempt.running)  # type: ignore[misc, union-attr]
+    waiting = []
+    for party in others:
+        end = ends[party]
+        assert end is not None
+        end.close()
+        waiting.append(background(lambda party=party: run.conclude(party)))  # type: ignore[misc]
+    for ended in waiting:
+        eventually(lambda ended=ended: ended, 10.0)  # type: ignore[misc]
+        (told,) = ended  # by the bank, where shop has no session with telco yet
+        assert isinstance(told, PeerError)
+        assert (told.peer, told.about) in ((failed, None), ("bank", failed))
+    assert run.marked == []
+
+
 def test_an_invalid_record_ends_the_wait_of_its_receiver(run: Run) -> None:
     end_all(run, run.attempt())
     waiting = background(lambda: run.conclude("bank"))

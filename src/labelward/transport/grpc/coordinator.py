@@ -113,6 +113,15 @@ class _Coordinator:
         if self.node.attempt is not None:
             self.node.attempt.closed = True
 
+    def _complete_attempt(self) -> None:
+        """Close the attempt; raise a failure of it that arrived after the program had received its last message."""
+        self._close_attempt()
+        attempt = self.node.attempt
+        if attempt is not None and attempt.failure is not None and not attempt.interrupted:
+            if self.tells:
+                self.node.broadcast(to_record(b"", attempt.failure))
+            raise copy(attempt.failure)
+
     def _wait(self, missing: Iterable[Peer], began: float) -> None:
         """Wait for at most a second; raise what ends the waiting, and report it to the peers."""
         node, missing = self.node, list(missing)
@@ -223,7 +232,7 @@ class ActiveCoordinator(_Coordinator):
         """Wait until all shares are on disk, mark the run as finished, announce the end."""
         node, began = self.node, time.monotonic()
         with node.lock:
-            self._close_attempt()
+            self._complete_attempt()
             while missing := [peer for peer in self.peers.values() if not peer.progress.saved]:
                 for peer in missing:
                     if peer.progress.ready:
@@ -324,7 +333,7 @@ class PassiveCoordinator(_Coordinator):
         """Report that the share is on disk, wait for the end of the run, mark it as finished."""
         node, began = self.node, time.monotonic()
         with node.lock:
-            self._close_attempt()
+            self._complete_attempt()
             self.active.progress.told = ""
             while not self.over:
                 if self._called is not None:
