@@ -335,6 +335,7 @@ def test_data_elsewhere_need_a_network() -> None:
         ({**MEET, "silence": "6h"}, "type", "[network] silence", "6h"),
         ({**MEET, "heartbeat": True}, "type", "[network] heartbeat", True),
         ({**MEET, "timeout": 5.0}, "range", "[network] heartbeat", 5.0),
+        ({**MEET, "heartbeat": 0.05}, "range", "[network] heartbeat", 0.05),
         (
             {**MEET, "message_limit": 1000},
             "range",

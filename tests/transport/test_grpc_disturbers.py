@@ -47,6 +47,16 @@ def controls(telco: Network) -> None:
         session.control(ask=True)
 
 
+def losses(telco: Network) -> None:
+    """Control records that tell of records which were never sent, so that the other side asks for them."""
+    with telco._node.lock:
+        session = telco._node.peers["bank"].session
+        assert session is not None
+        session._next, session._generation = session._next + 1, session._generation + 1
+        session.control()
+        session._next -= 1
+
+
 def broken(telco: Network) -> None:
     with telco._node.lock:
         session = telco._node.peers["bank"].session
@@ -70,7 +80,7 @@ def registrations(telco: Network) -> None:
             call.cancel()
 
 
-@pytest.mark.parametrize("disturb", [garbage, forged, greetings, controls, broken, useless, registrations])
+@pytest.mark.parametrize("disturb", [garbage, forged, greetings, controls, losses, broken, useless, registrations])
 def test_a_disturber_ends_the_run_within_seconds_by_name(disturb: Callable[[Network], None]) -> None:
     """The other parties' patience is a minute."""
     done = threading.Event()

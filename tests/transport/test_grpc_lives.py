@@ -288,6 +288,15 @@ def test_what_a_peer_says_of_another_party_is_a_claim_of_that_peer() -> None:
     assert caught.value.about == "shop"
 
 
+def test_a_claim_that_is_passed_on_is_of_the_same_party_and_says_whose_it_is() -> None:
+    """Up to now the third party was told that the one who claimed it had done it."""
+    claimed = attempt.from_record("bank", session_records.RunFailed(b"", "shop", "sent a message of 5 bytes"))
+    with blamed("telco", "peer-failed", about="as 'bank' says") as caught:
+        raise attempt.from_record("telco", attempt.to_record(b"", claimed))
+    assert isinstance(caught.value, PeerError)
+    assert caught.value.about == "shop"
+
+
 def test_a_peer_that_speaks_for_another_ends_the_run_in_its_own_name(run: Run) -> None:
     """Up to now the others ended with a failure of the party that it named."""
     ends = run.attempt()

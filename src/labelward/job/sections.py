@@ -35,6 +35,8 @@ _DEFAULT_BITS = {"lattice": 4096}
 """Sizes of keys by engine, where not the least secure one of a modulus."""
 
 Seconds = Annotated[PositiveFloat, Meta(le=30 * 86400)]
+SHORTEST_HEARTBEAT = 0.1
+"""Seconds; a peer sends ten control records per second then, half of what the transport takes from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -513,7 +515,9 @@ class NetworkSection(Parameters):
     message_limit: Annotated[
         int, Meta(ge=_MIB, le=1 << 40, description="Largest size of a message in bytes, from 1 MiB to 1 TiB.")
     ] = 1 << 30
-    heartbeat: Annotated[Seconds, Meta(description="Seconds between two heartbeats; less than timeout.")] = 5.0
+    heartbeat: Annotated[Seconds, Meta(description="Seconds between two heartbeats; from 0.1, less than timeout.")] = (
+        5.0
+    )
     row_queries: Annotated[
         int,
         Meta(
@@ -540,7 +544,7 @@ class NetworkSection(Parameters):
     ] = None
 
     def check_parameters(self) -> None:
-        """Refuse addresses and names that are malformed, and heartbeats too rare to prove that a peer is alive."""
+        """Refuse addresses and names that are malformed, and heartbeats that are too rare or too frequent."""
         if self.address == "":
             reason = 'required: the listener\'s address, such as "bank.example:7443"'
             raise JobError(reason, code="missing", field="[network] address")
@@ -551,6 +555,9 @@ class NetworkSection(Parameters):
             if getattr(self, name) is not None:
                 check_name(f"[network] {name}", getattr(self, name))
         check_unique("[network] consent", self.consent, "consent")
+        if self.heartbeat < SHORTEST_HEARTBEAT:
+            reason = f"must be {SHORTEST_HEARTBEAT:g} s or more, not {self.heartbeat:g}: peers take more for a flood"
+            raise self.error("heartbeat", reason, code="range")
         if self.heartbeat >= self.timeout:
             reason = f"must be less than the timeout of {self.timeout:g} s, not {self.heartbeat:g}"
             raise self.error("heartbeat", reason, code="range")

@@ -209,8 +209,14 @@ def memory_cost(content: bytes | memoryview) -> int:
 
 
 def to_record(attempt: bytes, error: PeerError) -> RunFailed:
-    """Return the record of an error for peers: party, reason and code, without its value."""
-    return RunFailed(attempt, error.peer, error.reason, error.code if error.code in _CODES else _FAILED)
+    """Return the record of an error for peers: the party that failed, reason and code, without its value.
+
+    What a peer claimed of another party is passed on with the name of who claimed it.
+    """
+    code, reason = error.code if error.code in _CODES else _FAILED, error.reason
+    if error.about is None:
+        return RunFailed(attempt, error.peer, reason, code)
+    return RunFailed(attempt, error.about, f"{reason} (as {error.peer!r} says)", code)
 
 
 def from_record(sender: str, item: RunFailed) -> PeerError:

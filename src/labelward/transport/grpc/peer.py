@@ -54,7 +54,7 @@ class PeerRates:
     """How often a peer may do what an honest one does rarely; more is no accident, and ends the run with its name."""
 
     greetings: Rate = field(default_factory=lambda: Rate(60, 5))  # more are dropped
-    controls: Rate = field(default_factory=lambda: Rate(300, 50))  # but for those that acknowledge records
+    controls: Rate = field(default_factory=lambda: Rate(100, 20))  # but for acknowledgements and answers
     useless: Rate = field(default_factory=lambda: Rate(10_000, 200))  # repeated, out of order, of an earlier session
     broken: Rate = field(default_factory=lambda: Rate(100, 10))  # seals that do not fit, greetings over their rate
     faults: Rate = field(default_factory=lambda: Rate(20, 0.2))  # connections that the listener closed or refused

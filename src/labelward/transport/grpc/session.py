@@ -79,6 +79,10 @@ class Session:
         self._expected, self._seen, self._told = 0, 0, 0
         self._since, self._asked = [0, 0], (-1, -1)
         self._count_out, self._count_in, self.spoke = 0, -1, 0.0
+        self._due, self._excused = (
+            0,
+            -1,
+        )  # answers that this side asked for; the last record asked for again
 
     @property
     def flooded(self) -> bool:
@@ -118,6 +122,10 @@ class Session:
             self._told = self._expected
         self._since = [0, 0]
         flags = (ask and _ASK) | (again and _AGAIN) | (bye and _BYE)
+        self._due += ask
+        if again:  # one answer for each record that was waited for, since a peer can feign losses
+            self._due += self._expected > self._excused
+            self._excused = self._expected
         content = _CONTROL.pack(flags, self._told, self._next, self._generation, self._seen)
         number = self._count_out.to_bytes(_NUMBER, "big")
         head = self._out[CONTROL] + number
@@ -175,7 +183,7 @@ class Session:
             self.control()
 
     def take_control(self, payload: memoryview) -> bool:
-        """Deal with a control record, or refuse it; return whether it acknowledged what was not acknowledged before."""
+        """Deal with a control record, or refuse it; return whether it acknowledged something new, or was asked for."""
         number = self._number(payload)
         if number is None:
             return False
@@ -199,7 +207,10 @@ class Session:
         lost = sent > self._expected
         if lost or flags & _ASK:
             self.control(again=lost)
-        return self._acked > before
+        if self._acked > before:
+            return True
+        asked, self._due = self._due > 0, max(0, self._due - 1)
+        return asked
 
     def _number(self, payload: memoryview) -> int | None:
         tag = len(self._keys.tag)
