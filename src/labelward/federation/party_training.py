@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from labelward.federation.party_run import AttemptResult, Join, Log, PartyProgra
 from labelward.federation.simulation import key_info
 from labelward.he import Engine
 from labelward.job import Job, Variant
+from labelward.kernels.binning import bin_columns
 from labelward.metrics.utility import utility_scores
 from labelward.party.checkpoint import NOISE_FILE
 from labelward.party.context import Context, Progress, no_progress
@@ -127,6 +129,7 @@ def train_as_party(
             log("remark", {"remark": remark})
         if job.encryption.automatic:
             log("remark", {"remark": choice_sentence(job.encryption.engine, choose_engine().reason)})
+        _load_libraries(job, party)
         try:
             network, fingerprint = join(job, party, "train", log)
             try:
@@ -146,6 +149,14 @@ def train_as_party(
                 network.close()
         finally:
             engine.close()
+
+
+def _load_libraries(job: Job, party: str) -> None:
+    """Load what is imported late, a second or two, before the parties wait for each other."""
+    if model_family(job.model).encrypts:
+        bin_columns(np.zeros((2, 1)), 2)  # numba loads most of itself with its first kernel
+    if party == job.active.name:
+        import_module("sklearn.metrics")
 
 
 def _refuse_without_seeds(out: Path, record: PartyRecord) -> None:
