@@ -19,6 +19,7 @@ from labelward.party.roles import Topology
 from labelward.party.transcript import Transcript
 from labelward.transport.base import Transport
 from labelward.transport.grpc import session
+from labelward.transport.grpc.envelope import CHUNK
 from labelward.transport.grpc.hub import RECONNECTIONS, ConnectionRefused, Hub, Registration, encode_registration
 from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
 from labelward.transport.grpc.session_records import chunk_record
@@ -133,16 +134,16 @@ def test_a_message_that_is_arriving_is_refused_when_sizes_are_agreed() -> None:
             assert session is not None
             assert made["telco"]._node.attempt is not None
             name = made["telco"]._node.attempt.name
-            session.push(chunk_record(name, memoryview(b"first"), total=2 * SMALL, last=False))
+            session.push(chunk_record(name, memoryview(bytes(CHUNK)), total=2 * CHUNK, last=False))
         assembler = made["bank"]._node.peers["telco"].progress.assembler
         until = time.monotonic() + 30
         while assembler.due < 0:
             assert time.monotonic() < until
             time.sleep(0.01)
-        ends["bank"].limit("telco", 2 * SMALL)
+        ends["bank"].limit("telco", 2 * CHUNK)
         assert ends["bank"].receive(0.0) is None
         ends["bank"].limit("telco", SMALL)
-        with blamed("telco", "peer-message", value=2 * SMALL, about="agreed sizes"):
+        with blamed("telco", "peer-message", value=2 * CHUNK, about="agreed sizes"):
             ends["bank"].receive(30.0)
 
 

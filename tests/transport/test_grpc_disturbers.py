@@ -18,6 +18,7 @@ from labelward.transport.grpc.hub import Registration, encode_registration
 from labelward.transport.grpc.rate import Rate
 from labelward.transport.grpc.rpc import METHOD, REGISTER, load_grpc
 from labelward.transport.grpc.session_handshake import VERSION
+from labelward.transport.grpc.session_records import AttemptReady, note_record
 
 pytestmark = pytest.mark.network
 
@@ -57,6 +58,18 @@ def losses(telco: Network) -> None:
         session._next -= 1
 
 
+def refusals(telco: Network) -> None:
+    _post(telco, envelope.pack_envelope(envelope.REFUSAL, "telco", "bank", bytes(100)))
+
+
+def notes(telco: Network) -> None:
+    with telco._node.lock:
+        session = telco._node.peers["bank"].session
+        assert session is not None
+        for _ in range(10):
+            session.push(note_record(AttemptReady(99, False)))
+
+
 def broken(telco: Network) -> None:
     with telco._node.lock:
         session = telco._node.peers["bank"].session
@@ -80,7 +93,9 @@ def registrations(telco: Network) -> None:
             call.cancel()
 
 
-@pytest.mark.parametrize("disturb", [garbage, forged, greetings, controls, losses, broken, useless, registrations])
+@pytest.mark.parametrize(
+    "disturb", [garbage, forged, greetings, controls, losses, refusals, notes, broken, useless, registrations]
+)
 def test_a_disturber_ends_the_run_within_seconds_by_name(disturb: Callable[[Network], None]) -> None:
     """The other parties' patience is a minute."""
     done = threading.Event()

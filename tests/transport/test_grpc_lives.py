@@ -311,6 +311,24 @@ def test_a_peer_that_speaks_for_another_ends_the_run_in_its_own_name(run: Run) -
     assert caught.value.about == "shop"
 
 
+def test_a_claim_before_the_first_attempt_is_passed_on_as_a_claim(run: Run) -> None:
+    """Up to now the listener passed it on in its own name."""
+    waiting = {party: background(lambda party=party: run.made[party].attempt()) for party in ("bank", "shop")}  # type: ignore[misc]
+    liar = run.made["telco"]._node
+    eventually(lambda: liar.peers["bank"].confirmed and run.made["bank"]._node.peers["shop"].confirmed)
+    with liar.lock:
+        session = liar.peers["bank"].session
+        assert session is not None
+        session.push(session_records.note_record(session_records.RunFailed(b"", "bank", "failed: MemoryError")))
+    eventually(lambda: all(waiting.values()), 30.0)
+    with blamed("telco", "peer-failed") as caught:
+        raise waiting["bank"][0]  # type: ignore[misc]
+    assert isinstance(caught.value, PeerError)
+    assert caught.value.about == "bank"
+    with blamed("bank", "peer-failed", about="as 'telco' says"):
+        raise waiting["shop"][0]  # type: ignore[misc]
+
+
 def test_after_an_interruption_a_failure_tells_nobody(run: Run) -> None:
     """Programs that fail because an attempt was interrupted do not end the run."""
     ends = run.attempt()

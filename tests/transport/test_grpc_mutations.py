@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import random
 import resource
-from collections import deque
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback import RUN, Log, credentials, endpoint
+from loopback import RUN, Log
+from pair import NAME, TWO, Pair
 
 from labelward.errors import CodecError
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc.attempt import Attempt, NetworkEnd
 from labelward.transport.grpc.envelope import CONTROL, DATA, HELLO
 from labelward.transport.grpc.hub import ConnectionRefused, Hub
-from labelward.transport.grpc.node import Node
 from labelward.transport.grpc.peer import PeerRates
 from labelward.transport.grpc.rate import Rate
 from labelward.transport.grpc.session_records import (
@@ -28,62 +28,6 @@ from labelward.transport.grpc.session_records import (
     decode_record,
     note_record,
 )
-
-TWO = ("bank", "telco")
-NAME = bytes(20)
-
-
-class Pair:
-    """Two stations with nothing but two queues between them, in the midst of an attempt."""
-
-    def __init__(self) -> None:
-        self.nodes = {party: Node(endpoint(party, TWO, 1), credentials(party), RUN, Log()) for party in TWO}
-        self.wire: dict[str, deque[bytes]] = {party: deque() for party in TWO}
-        self.said: list[bytes] = []
-        for party, node in self.nodes.items():
-            node.post = lambda raw, party=party: self.wire[party].append(raw)  # type: ignore[misc]
-        for node in self.nodes.values():
-            node.tick()
-        self.carry()
-        incarnations = {party: node.incarnation for party, node in self.nodes.items()}
-        self.ends = {}
-        for party, node in self.nodes.items():
-            self.ends[party] = NetworkEnd(node, node.begin(NAME, incarnations))
-        for number in range(5):
-            self.ends["bank"].send("telco", b"from the bank %d" % number)
-            self.ends["telco"].send("bank", b"from telco %d" % number)
-        self.carry()
-        for party in TWO:
-            for _ in range(5):
-                assert self.ends[party].receive(0.0)
-
-    def carry(self) -> None:
-        """Bring everything to where it should go."""
-        while any(self.wire.values()):
-            for party, queue in self.wire.items():
-                other = TWO[party == TWO[0]]
-                while queue:
-                    raw = queue.popleft()
-                    if other == "telco":
-                        self.said.append(raw)
-                    self.nodes[other].deliver(raw)
-
-    def check(self) -> None:
-        """What is real still gets through, and nothing else has."""
-        for number in range(3):
-            self.ends["bank"].send("telco", b"still %d" % number)
-        for _ in range(3):
-            self.carry()
-            for node in self.nodes.values():
-                for peer in node.peers.values():
-                    assert peer.session is not None
-                    peer.session.control(ask=True)  # a heartbeat
-        self.carry()
-        for number in range(3):
-            assert self.ends["telco"].receive(0.0) == ("bank", b"still %d" % number)
-        assert self.ends["telco"].receive(0.0) is None
-        assert self.ends["bank"].receive(0.0) is None
-
 
 PAIR = Pair()
 SAID = list(PAIR.said)
@@ -225,7 +169,9 @@ def test_a_hundred_thousand_mutations_leave_memory_flat() -> None:
     node = pair.nodes["telco"]
     session, early = node.peers["bank"].session, 0
     unlimited = Rate(1e9, 1e9)  # else the bank would soon be blamed, and nothing taken from it
-    node.peers["bank"].rates = PeerRates(*[unlimited] * 5)
+    node.peers["bank"].rates = PeerRates(
+        **dict.fromkeys((each.name for each in dataclasses.fields(PeerRates)), unlimited)
+    )
     log = Log()
     node._log = log
     for number in range(100_000):

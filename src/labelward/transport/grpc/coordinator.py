@@ -133,7 +133,7 @@ class _Coordinator:
                 told = from_record(peer.name, failed)
                 if node.attempt is None and node.endpoint.listen is not None:  # without this party nobody hears more
                     others = tuple(each for each in self.peers.values() if each is not peer)
-                    self._spread(failed, others, _PASS_ON)
+                    self._spread(to_record(b"", told), others, _PASS_ON)
                 elif self.tells:
                     node.broadcast(to_record(b"", told))
                 raise told

@@ -20,7 +20,6 @@ from labelward.transport.grpc import session_records as records
 from labelward.transport.grpc.attempt import Attempt, memory_cost, to_record
 from labelward.transport.grpc.endpoint import Endpoint, Log
 from labelward.transport.grpc.peer import Peer
-from labelward.transport.grpc.rate import Rate
 from labelward.transport.grpc.session import HELD
 from labelward.transport.grpc.session_handshake import INCARNATION
 
@@ -187,6 +186,7 @@ class Node:
         """Make an attempt the present one; deliver what has arrived for it already."""
         attempt = self.attempt = Attempt(name, incarnations)
         for peer in self.peers.values():
+            peer.progress.assembler.drop()  # of an attempt that was interrupted
             held, peer.progress.held, peer.progress.held_bytes = peer.progress.held, [], 0
             for its, item in held:
                 self._deliver(peer, its, item)
@@ -197,30 +197,28 @@ class Node:
             return
         if arrived.kind == envelope.HELLO:
             if not peer.rates.greetings.take():
-                self._expect(peer, peer.rates.broken, "greets without end, or whoever passes on its greetings")
+                peer.charge("broken", reason="greets without end, or whoever passes on its greetings")
             elif peer.take_hello(arrived.payload):
                 self.on_session(peer)
         elif arrived.kind == envelope.REFUSAL:
+            peer.charge("useless")
             peer.take_refusal(arrived.payload)
         elif arrived.kind == envelope.ABSENT:
             if not peer.confirmed or time.monotonic() - peer.heard > self.endpoint.heartbeat:
                 peer.reason = quoted(arrived.payload, LONGEST_REASON)
-        elif peer.session is not None:
-            before = peer.session.refused.copy()
+        elif peer.session is None:
+            peer.charge("useless")
+        else:
+            session, before = peer.session, peer.session.refused["changed"]
             if arrived.kind == envelope.CONTROL:
-                if not peer.session.take_control(arrived.payload):
-                    self._expect(peer, peer.rates.controls, "sends control records without end")
+                session.take_control(arrived.payload)
             elif arrived.kind == envelope.DATA:
-                record = peer.session.open(arrived.payload)
+                record = session.open(arrived.payload)
                 if record is not None:
                     self._record(peer, record)
-            count = peer.session.refused["changed"]
-            if count > before["changed"]:
-                self._expect(peer, peer.rates.broken, "sends sealed records that do not fit, or whoever passes them on")
-                if _is_power_of_two(count):
-                    self.log("refused", {"peer": peer.name, "reason": "a sealed record was changed", "count": count})
-            elif peer.session.refused != before:
-                self._expect(peer, peer.rates.useless, "sends records of no use without end, or whoever passes them on")
+            count = session.refused["changed"]
+            if count > before and _is_power_of_two(count):
+                self.log("refused", {"peer": peer.name, "reason": "a sealed record was changed", "count": count})
 
     def _log_unknown_sender(self, reason: str) -> None:
         self._strangers += 1
@@ -234,6 +232,8 @@ class Node:
             return
         try:
             item = records.decode_record(record)
+            if not isinstance(item, records.Chunk):
+                peer.charge("notes")
             if isinstance(item, records.Chunk | records.AttemptEnd | records.RunFailed) and item.attempt:
                 self._deliver(peer, item.attempt, item)
             else:
@@ -246,8 +246,9 @@ class Node:
     def _deliver(self, peer: Peer, name: bytes, item: records.Chunk | records.AttemptEnd | records.RunFailed) -> None:
         attempt = self.attempt
         if attempt is not None and attempt.name == name:
-            if isinstance(item, records.RunFailed) and attempt.closed and attempt.failure is None:
-                peer.progress.failed = item  # this party's part has ended well, and it waits for the others
+            over = attempt.interrupted or (attempt.closed and attempt.failure is None)
+            if isinstance(item, records.RunFailed) and over:
+                peer.progress.failed = item  # this party's part has ended, and it waits for the others
             try:
                 attempt.take(peer, item)
             except records.MessageTooLargeError as error:
@@ -301,13 +302,8 @@ class Node:
         """A party's connection to the hub of this process was closed or refused for what the party did."""
         with self.lock:
             if name in self.peers:
-                self._expect(self.peers[name], self.peers[name].rates.faults, f"disturbs the listener: {reason}")
+                self.peers[name].charge("faults", reason=f"disturbs the listener: {reason}")
                 self.lock.notify_all()
-
-    def _expect(self, peer: Peer, rate: Rate, reason: str) -> None:
-        """Count what a peer does rarely, and end the run where it does so too often."""
-        if not rate.take():
-            self.blame(peer, reason)
 
     def _stop(self, error: PeerError, *, waits: bool = False) -> None:
         """End the run because of what a peer sent, here and at all peers.

@@ -55,9 +55,21 @@ class PeerRates:
 
     greetings: Rate = field(default_factory=lambda: Rate(60, 5))  # more are dropped
     controls: Rate = field(default_factory=lambda: Rate(100, 20))  # but for acknowledgements and answers
+    resends: Rate = field(default_factory=lambda: Rate(30, 1))  # in windows, as often as a party may connect
+    notes: Rate = field(default_factory=lambda: Rate(1000, 10))  # about attempts
     useless: Rate = field(default_factory=lambda: Rate(10_000, 200))  # repeated, out of order, of an earlier session
     broken: Rate = field(default_factory=lambda: Rate(100, 10))  # seals that do not fit, greetings over their rate
     faults: Rate = field(default_factory=lambda: Rate(20, 0.2))  # connections that the listener closed or refused
+
+
+_OVER: Final = {
+    "controls": "sends control records without end",
+    "resends": "asks without end for what it was sent, or whoever passes records on loses them",
+    "notes": "sends notes without end",
+    "useless": "sends records of no use without end, or whoever passes them on",
+    "broken": "sends sealed records that do not fit, or whoever passes them on",
+}
+"""What a peer does whose rate is over, unless the place where that is found knows better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +116,16 @@ class Peer:
     def confirmed(self) -> bool:
         """Whether both sides are known to have the keys."""
         return self.session is not None and self.session.heard > 0
+
+    def charge(self, rate: str, count: float = 1.0, reason: str = "") -> None:
+        """Count what the peer does rarely, and end the run where it does so too often.
+
+        Args:
+            rate: a field of :class:`PeerRates`.
+            reason: what the peer does; empty: as the rate says.
+        """
+        if not getattr(self.rates, rate).take(count):
+            self._node.blame(self, reason or _OVER[rate])
 
     def refresh(self) -> None:
         """After a reconnection: send the state of the session, and request that of the peer."""
@@ -212,7 +234,13 @@ class Peer:
                 del self.retired[next(iter(self.retired))]
         limit = 2 * self._endpoint.message_limit
         self.session = Session(
-            self.me, self.name, core.incarnation, keys, lambda raw: self._node.post(raw), limit=limit
+            self.me,
+            self.name,
+            core.incarnation,
+            keys,
+            lambda raw: self._node.post(raw),
+            limit=limit,
+            charge=self.charge,
         )
         self.certificate, self._agreed = candidate.certificate, candidate
         self.fingerprint = fingerprint(candidate.certificate)

@@ -17,12 +17,12 @@ class Rate:
         self._at_once, self._per_second = at_once, per_second
         self._room, self._time = at_once, time.monotonic()
 
-    def take(self) -> bool:
-        """Return whether one more event may happen now, and count it if so."""
+    def take(self, count: float = 1.0) -> bool:
+        """Return whether so many more events may happen now, and count them if so."""
         now = time.monotonic()
         self._room = min(self._at_once, self._room + self._per_second * (now - self._time))
         self._time = now
-        if self._room < 1:
+        if self._room < count:
             return False
-        self._room -= 1
+        self._room -= count
         return True

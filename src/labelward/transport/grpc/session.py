@@ -16,10 +16,13 @@ Rules:
    (answer at once, send again, good-bye). Its counter increases; a smaller one is refused as a replay.
 4. Connections keep order, so *sent* above *expected* means loss: heartbeats alone detect a lost tail.
 5. A resend request is honored only if the requester has seen the present generation; each loss causes one resend,
-   however often it is requested.
+   however often it is requested. It is requested once in a generation, and every half a second.
 6. Acknowledgements stop while more than ``BACKLOG`` bytes wait for the program; then the window of the peer fills up.
    While the program itself waits for room to send, they go on until ``limit`` bytes: else two parties that send much
    to each other would wait for ever.
+
+What an honest peer does rarely is charged: resends, in windows; control records that neither acknowledge something nor
+were asked for; records that are refused.
 
 All methods require the lock of :class:`~.node.Node`.
 """
@@ -45,6 +48,7 @@ HELD: Final = 4 * 1024 * 1024
 """Bytes that a peer may send for attempts that have not begun here."""
 
 _ACK_BYTES, _ACK_RECORDS = 1024 * 1024, 64
+_AGAIN_AFTER = 0.5  # seconds between two requests for the same
 _CONTROL = struct.Struct(">BQQQQ")
 _ASK, _AGAIN, _BYE = 1, 2, 4
 _NUMBER = 8
@@ -56,6 +60,7 @@ class Session:
     Args:
         post: hands an envelope to the link, or drops it where there is none.
         limit: bytes of complete messages that may wait here while the program waits for room to send.
+        charge: called with one of the rates of :class:`~.peer.PeerRates` and how much of it the peer took.
 
     Attributes:
         heard: when the last sealed record arrived (monotonic seconds); 0: none yet.
@@ -65,19 +70,27 @@ class Session:
     """
 
     def __init__(
-        self, me: str, peer: str, incarnation: bytes, keys: SessionKeys, post: Callable[[bytes], None], *, limit: int
+        self,
+        me: str,
+        peer: str,
+        incarnation: bytes,
+        keys: SessionKeys,
+        post: Callable[[bytes], None],
+        *,
+        limit: int,
+        charge: Callable[[str, float], None],
     ) -> None:
         self.incarnation, self.heard, self.gone = incarnation, 0.0, False
         self.refused: Counter[str] = Counter()
         self.backlog, self._most, self._limit, self._largest = 0, limit, min(BACKLOG, limit), 0
-        self._keys, self._post = keys, post
+        self._keys, self._post, self._charge = keys, post, charge
         self._out = {kind: envelope_header(kind, me, peer) + keys.tag for kind in (DATA, CONTROL)}
         self._in = {kind: envelope_header(kind, peer, me) + keys.tag for kind in (DATA, CONTROL)}
         self._next, self._acked, self._generation = 0, 0, 0
         self._unacked: deque[bytes] = deque()
         self._under_way = 0
         self._expected, self._seen, self._told = 0, 0, 0
-        self._since, self._asked = [0, 0], (-1, -1)
+        self._since, self._asked = [0, 0], (-1, 0.0)
         self._count_out, self._count_in, self.spoke = 0, -1, 0.0
         self._due, self._excused = (
             0,
@@ -161,11 +174,11 @@ class Session:
         if number is None:
             return None
         if number < self._expected:
-            self.refused["repeated"] += 1
+            self._refuse("repeated")
             return None
         record = None
         if number > self._expected:
-            self.refused["out of order"] += 1
+            self._refuse("out of order")
         else:
             record = self._unseal(DATA, payload, number)
         if record is None:
@@ -182,40 +195,35 @@ class Session:
         if self.backlog <= self._limit and (self._since[0] >= _ACK_BYTES or self._since[1] >= _ACK_RECORDS):
             self.control()
 
-    def take_control(self, payload: memoryview) -> bool:
-        """Deal with a control record, or refuse it; return whether it acknowledged something new, or was asked for."""
+    def take_control(self, payload: memoryview) -> None:
+        """Deal with a control record, or refuse it."""
         number = self._number(payload)
         if number is None:
-            return False
+            return
         if number <= self._count_in:
-            self.refused["repeated"] += 1
-            return False
+            self._refuse("repeated")
+            return
         content = self._unseal(CONTROL, payload, number)
         if content is None or len(content) != _CONTROL.size:
-            return False
-        before = self._acked
+            return
         flags, acknowledged, sent, generation, seen = _CONTROL.unpack(content)
         self._count_in, self.heard = number, time.monotonic()
         self.gone = bool(flags & _BYE)
-        self._forget(acknowledged)
+        if not self._forget(acknowledged):
+            if self._due == 0:
+                self._charge("controls", 1.0)
+            self._due = max(0, self._due - 1)
         self._seen = max(self._seen, generation)
         if flags & _AGAIN and seen == self._generation and self._unacked:
-            self._generation += 1
-            for raw in self._unacked:
-                self._post(raw)
+            self._send_again()
+        asked_again = sent > self._expected and self._ask_again()
+        if flags & _ASK and not asked_again:
             self.control()
-        lost = sent > self._expected
-        if lost or flags & _ASK:
-            self.control(again=lost)
-        if self._acked > before:
-            return True
-        asked, self._due = self._due > 0, max(0, self._due - 1)
-        return asked
 
     def _number(self, payload: memoryview) -> int | None:
         tag = len(self._keys.tag)
         if len(payload) < tag + _NUMBER or payload[:tag] != self._keys.tag:
-            self.refused["foreign"] += 1  # of an earlier process, most likely
+            self._refuse("foreign")  # of an earlier process, most likely
             return None
         return int.from_bytes(payload[tag : tag + _NUMBER], "big")
 
@@ -228,17 +236,34 @@ class Session:
         try:
             return cipher.decrypt(bytes(4) + nonce, sealed, self._in[kind] + nonce)
         except (InvalidTag, ValueError):
-            self.refused["changed"] += 1
+            self._refuse("changed")
             return None
 
-    def _forget(self, acknowledged: int) -> None:
-        if not self._acked <= acknowledged <= self._next:
-            return
+    def _refuse(self, reason: str) -> None:
+        self.refused[reason] += 1
+        self._charge("broken" if reason == "changed" else "useless", 1.0)
+
+    def _forget(self, acknowledged: int) -> bool:
+        """Drop what is acknowledged; return whether something is that was not before."""
+        if not self._acked < acknowledged <= self._next:
+            return False
         for _ in range(acknowledged - self._acked):
             self._under_way -= len(self._unacked.popleft())
         self._acked = acknowledged
+        return True
 
-    def _ask_again(self) -> None:
-        if self._asked != (self._expected, self._seen):
-            self._asked = (self._expected, self._seen)
-            self.control(again=True)
+    def _send_again(self) -> None:
+        self._charge("resends", max(self._under_way / WINDOW, len(self._unacked) / RECORDS))
+        self._generation += 1
+        for raw in self._unacked:
+            self._post(raw)
+        self.control()
+
+    def _ask_again(self) -> bool:
+        """Request a resend, unless that was just done; return whether."""
+        now = time.monotonic()
+        if self._asked[0] == self._seen and now - self._asked[1] < _AGAIN_AFTER:
+            return False
+        self._asked = (self._seen, now)
+        self.control(again=True)
+        return True

@@ -13,6 +13,7 @@ import msgspec
 
 from labelward.errors import CodecError
 from labelward.transport.grpc.endpoint import FrameLimit
+from labelward.transport.grpc.envelope import CHUNK
 
 ATTEMPT: Final = 20
 """Length of the name of an attempt, in bytes."""
@@ -166,13 +167,17 @@ class Assembler:
             CodecError: chunks that make no message.
         """
         if part.first:
-            self.drop()
+            if self._total >= 0:
+                raise CodecError("a message begins within another one", code="malformed")
             limit = min(self._limit, self._frame_limit(part.data) or self._limit, most or self._limit)
             if part.total > limit:
                 raise too_large(part.total, limit)
             self._total = part.total
         elif self._total < 0:
             raise CodecError("a chunk belongs to no message", code="malformed")
+        if not part.last and len(part.data) < CHUNK:
+            self.drop()
+            raise CodecError("a chunk is short and not the last", code="malformed", value=len(part.data))
         self._buffer.write(part.data)
         size = self._buffer.tell()
         if size > self._total or (part.last and size != self._total):
