@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from _page_cells import Series, markdown_table, short_number, spread_cell
 
-Series = Mapping[str, float]
 Figures = Mapping[str, Any]
 
 _HEAD = """# Figures of PIVODL
@@ -29,8 +29,6 @@ _AXES = {
 }
 _PRINTED_CHANGE = -0.8
 """Percent by which noise changes the test RMSE of energy in the paper, with four parties."""
-_ALL = 5
-"""Seeds; where a figure has fewer, it is said."""
 _FAR = 0.05
 """A difference from the paper that is listed."""
 
@@ -39,29 +37,6 @@ def page_of(found: Figures) -> str:
     """Return the page in Markdown."""
     sections = (_guesses, _attacks, _systems, _curves, _energy, _costs, _far)
     return "\n".join([_HEAD, *(text for section in sections if (text := section(found)))])
-
-
-def _text(series: Series | None, places: int = 3) -> str:
-    """Return a mean and the range as text."""
-    if not series:
-        return "–"
-    values = list(series.values())
-    mean, low, high = (_short(value, places) for value in (float(np.mean(values)), min(values), max(values)))
-    if len(values) == 1:
-        return f"{mean}, 1 seed"
-    return f"{mean} ({low} to {high})" + f", {len(values)} seeds" * (len(values) < _ALL)
-
-
-def _short(value: float | None, places: int = 3) -> str:
-    if value is None:
-        return "–"
-    text = f"{value:.{places}f}"
-    return text[1:] if text.startswith("0.") else text
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def _at(found: Figures, *names: str) -> Any:
@@ -113,13 +88,13 @@ def _guesses(found: Figures) -> str:
         rows = [
             [
                 name,
-                _short(_at(found, "printed", "table 3", table, "masked", name, "guess accuracy")),
-                *(_text(of.get(column), 2) for column in columns.values()),
+                short_number(_at(found, "printed", "table 3", table, "masked", name, "guess accuracy")),
+                *(spread_cell(of.get(column), 2) for column in columns.values()),
             ]
             for name, of in sorted(ours.items(), key=lambda each: _rank(each[0]))
         ]
         parts.append(
-            f"{_TITLES[table].capitalize()}, {_seeds(ours)}:\n\n{_table(('defense', 'paper', *columns), rows)}"
+            f"{_TITLES[table].capitalize()}, {_seeds(ours)}:\n\n{markdown_table(('defense', 'paper', *columns), rows)}"
         )
     return "\n".join(parts)
 
@@ -140,7 +115,7 @@ def _attacks(found: Figures) -> str:
             _TITLES[table],
             f"`{defense}`" if defense != "none" else "none",
             *(
-                f"{_text(of[kind]['auc'])}; {_text(of[kind]['balanced_accuracy'])}" if kind in of else "–"
+                f"{spread_cell(of[kind]['auc'])}; {spread_cell(of[kind]['balanced_accuracy'])}" if kind in of else "–"
                 for kind in kinds
             ),
         ]
@@ -154,7 +129,7 @@ def _attacks(found: Figures) -> str:
         f"## Attacks of every party\n\n{_seeds(stored).capitalize()}. "
         "The means over all four parties: AUC; balanced accuracy. ε = 8, δ = 1e-5. "
         "What everybody is told of nodes ranks the labels of others, with noise on leaf weights or without.\n\n"
-        + _table(("data set", "defense", *(f"`{kind}`" for kind in kinds)), rows)
+        + markdown_table(("data set", "defense", *(f"`{kind}`" for kind in kinds)), rows)
     )
 
 
@@ -170,8 +145,8 @@ def _systems(found: Figures) -> str:
         row = [title]
         for name in ("credit_default", "credit_default, auc"):
             row += [
-                _short(_at(found, "printed", "table 4", name, model, "none", "utility"), 4),
-                _text(_at(found, "study", "parties-4", name, model, "none", "utility"), 4),
+                short_number(_at(found, "printed", "table 4", name, model, "none", "utility"), 4),
+                spread_cell(_at(found, "study", "parties-4", name, model, "none", "utility"), 4),
             ]
         rows.append(row)
     heads = ("system", "accuracy, paper", "accuracy", "AUC, paper", "AUC")
@@ -180,7 +155,7 @@ def _systems(found: Figures) -> str:
         f"{_seeds(_at(found, 'study', 'parties-4', 'credit_default')).capitalize()}. "
         "The paper's figures of PIVODL are those of one label holder. It gives "
         "Pivot .8251 and no AUC; `pivot` grows one tree of at most 10,809 training rows here, so it is not in the "
-        f"table.\n\n{_table(heads, rows)}"
+        f"table.\n\n{markdown_table(heads, rows)}"
     )
 
 
@@ -205,12 +180,13 @@ def _curves(found: Figures) -> str:
         for name, (metric, places) in metrics.items():
             for defense in ("none", "partial DP 8"):
                 cells = [
-                    _text(_at(part, f"{axis}-{value}", name, "masked", defense, "utility"), places) for value in values
+                    spread_cell(_at(part, f"{axis}-{value}", name, "masked", defense, "utility"), places)
+                    for value in values
                 ]
                 rows.append([f"{_TITLES[name.partition(',')[0]]}, {metric}", defense, *cells])
         parts.append(
             f"Figure {number}, by {title}, {_seeds(shown)}:\n\n"
-            + _table(("", "defense", *(str(value) for value in values)), rows)
+            + markdown_table(("", "defense", *(str(value) for value in values)), rows)
         )
     return "\n".join(parts)
 
@@ -220,16 +196,17 @@ def _energy(found: Figures) -> str:
     if not stored:
         return ""
     target = found["energy"]["printed training"]
-    rows = [[trees, _text(of["training"], 1), _text(of["test"], 1)] for trees, of in stored.items()]
+    rows = [[trees, spread_cell(of["training"], 1), spread_cell(of["test"], 1)] for trees, of in stored.items()]
     reached = [trees for trees, of in stored.items() if np.mean(list(of["training"].values())) <= target]
     so = f"the first below that reach it are {reached[0]}" if reached else "none of those below reach it"
     first = next(iter(stored.values()))["training"]
     return (
         f"## Energy: the training RMSE of {target} is not reached\n\nThe paper prints a training RMSE of {target} "
-        f"without noise and 70.9 with it, at its default of five trees of depth 3. Ours is {_text(first, 1)}; {so}. "
+        "without noise and 70.9 with it, at its default of five trees of depth 3. "
+        f"Ours is {spread_cell(first, 1)}; {so}. "
         "The trees are those of the joined table, so that no loss in the protocol explains the gap; settings that the "
-        f"paper does not print may. Tried: deeper trees and more of them, all else equal.\n\n"
-        + _table(("trees", "training RMSE", "test RMSE"), rows)
+        "paper does not print may. Tried: deeper trees and more of them, all else equal.\n\n"
+        + markdown_table(("trees", "training RMSE", "test RMSE"), rows)
     )
 
 
@@ -256,7 +233,7 @@ def _costs(found: Figures) -> str:
                     _first(_at(stored, f"{axis}-{value}", "credit_default", model, "none", column)) for value in values
                 ]
                 rows.append([f"{name}, {column}", *cells])
-        parts.append(f"By {title}:\n\n{_table(('', *(str(value) for value in values)), rows)}")
+        parts.append(f"By {title}:\n\n{markdown_table(('', *(str(value) for value in values)), rows)}")
     heads = ("depth", *(str(value) for value in _AXES["depth"][1]))
     rows = [
         [
@@ -268,13 +245,13 @@ def _costs(found: Figures) -> str:
         ]
         for model, name in (("encrypted-secureboost", "SecureBoost, Paillier"), ("federboost", "FederBoost"))
     ]
-    parts.append(f"## Figure 16: seconds with one label holder\n\n{_table(heads, rows)}")
+    parts.append(f"## Figure 16: seconds with one label holder\n\n{markdown_table(heads, rows)}")
     return "\n".join(parts)
 
 
 def _first(series: Series | None) -> str:
     """Return the figure of the first seed as text."""
-    return _short(next(iter(series.values())), 1) if series else "–"
+    return short_number(next(iter(series.values())), 1) if series else "–"
 
 
 def _far(found: Figures) -> str:
@@ -289,7 +266,7 @@ def _far(found: Figures) -> str:
                         if ours and abs(float(np.mean(list(ours.values()))) - paper) > _FAR:
                             number = "III" if part == "table 3" else "IV"
                             place = f"Table {number}, {_TITLES[table.partition(',')[0]]}, {defense}, {column}"
-                            lines.append(f"| {place} | {_short(paper, 3)} | {_text(ours, 2)} |")
+                            lines.append(f"| {place} | {short_number(paper, 3)} | {spread_cell(ours, 2)} |")
     with_noise, without = (
         _at(found, "study", "parties-4", "appliances_energy", "masked", defense, "utility")
         for defense in ("partial DP 8", "none")
@@ -297,13 +274,14 @@ def _far(found: Figures) -> str:
     if with_noise and without:
         change = {seed: 100 * (value / without[seed] - 1) for seed, value in with_noise.items() if seed in without}
         place = "Figure 6, energy, change of the test RMSE by partial DP 8, percent"
-        lines.append(f"| {place} | {_PRINTED_CHANGE} | {_text(change, 1)} |")
+        lines.append(f"| {place} | {_PRINTED_CHANGE} | {spread_cell(change, 1)} |")
     head = "| figure | paper | ours |\n| --- | --- | --- |\n"
     return (
-        f"## Where the paper's figures are not reached\n\nAll that differ by more than {_short(_FAR, 2)}, beside the "
-        "training RMSE of energy. Two independent implementations did not reach the guess accuracies either; the "
-        "paper's Table III (40.93 % at ε 10, 23.02 at 4) contradicts its text (27 and 45). An accuracy far below one "
-        "half tells as much as one above, and that of the most frequent class is higher than most.\n\n"
+        "## Where the paper's figures are not reached\n\n"
+        f"All that differ by more than {short_number(_FAR, 2)}, "
+        "beside the training RMSE of energy. Two independent implementations did not reach the guess accuracies "
+        "either; the paper's Table III (40.93 % at ε 10, 23.02 at 4) contradicts its text (27 and 45). An accuracy far "
+        "below one half tells as much as one above, and that of the most frequent class is higher than most.\n\n"
         + head
         + "\n".join(lines)
         + "\n"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
+from _page_cells import Series, markdown_table
 
-Series = Mapping[str, float]
 Figures = Mapping[str, Mapping[str, Mapping[str, Series]]]
 
 _HEAD = """# Figures of source coding
@@ -36,11 +36,6 @@ def _text(series: Series | None, *, places: int = 3) -> str:
     return mean if len(values) == 1 else f"{mean} ({low} to {high})"
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
 def _seeds(job: Mapping[str, Mapping[str, Series]]) -> str:
     counts = sorted({len(figures["AUC"]) for figures in job.values() if "AUC" in figures})
     return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
@@ -60,7 +55,7 @@ def _credit(found: Figures) -> str:
 6,000 test rows; 11 columns at the active party, 12 at six passive ones. Bottom models `"mlp"` of width 32, no top
 model; Adam, .005, batches of 1,024, ten epochs. `beta` is that of `adversarial` behind `"logitboost"`.
 """
-    return f"{about}\n{_table(heads, rows)}"
+    return f"{about}\n{markdown_table(heads, rows)}"
 
 
 def _change(found: Figures, name: str, figure: str, base: tuple[str, str], job: str = "codings") -> dict[str, float]:
@@ -112,7 +107,7 @@ def _claims(found: Figures) -> str:
         claim("accuracy of the sign under `randomized-response`, ε = 1, at most .751", f"{value:.3f}", value <= 0.751)
     value = mean("marvell 4", "norm gradients, either")
     claim("length of gradients under `marvell`, s = 4, has an AUC of at most .58", f"{value:.3f}", value <= 0.58)
-    return f"### Expected and found\n\n{_table(('expected', 'found', 'holds'), rows)}"
+    return f"### Expected and found\n\n{markdown_table(('expected', 'found', 'holds'), rows)}"
 
 
 _LIMITS: tuple[tuple[str, float, float], ...] = (
@@ -164,7 +159,7 @@ def _utility(found: Figures) -> str:
 Credit default as above, {_seeds(found["utility"])}: AUC less that of another training of the same seed.
 """
     heads = ("coding", "less", "mean", "standard deviation", "95 % interval of the mean", "least")
-    return f"{about}\n{_table(heads, rows)}"
+    return f"{about}\n{markdown_table(heads, rows)}"
 
 
 def _heads(found: Figures) -> str:
@@ -180,7 +175,7 @@ The paper describes no heads. Here they have one hidden layer of 64 and a learni
 behind `"logitboost"` ({_seeds(found["heads"])}), and another number of aligned rows
 ({_seeds(found["heads, fewer rows"])}): the figures that were expected came from a sample of 15,000 rows.
 """
-    return f"{about}\n{_table(('aligned rows', 'heads', 'spectral', 'AUC'), rows)}"
+    return f"{about}\n{markdown_table(('aligned rows', 'heads', 'spectral', 'AUC'), rows)}"
 
 
 def _gradients(found: Figures) -> str:
@@ -203,7 +198,7 @@ def _gradients(found: Figures) -> str:
 parties together; `gradient-modes` reads three epochs. What `adversarial` and `distance-correlation` hide of the sign,
 the gap between the classes still shows.
 """
-    return f"{about}\n{_table(('defense', 'sign', 'sign, six parties', '`gradient-modes`'), rows)}"
+    return f"{about}\n{markdown_table(('defense', 'sign', 'sign, six parties', '`gradient-modes`'), rows)}"
 
 
 def _columns(found: Figures) -> str:
@@ -229,7 +224,7 @@ def _columns(found: Figures) -> str:
 {len(common)} seeds, `"offset"`; without columns nothing is coded, and the network is fitted to the labels. From none to
 11 columns the spectral attack loses {first - last:.3f}.
 """
-    return f"{about}\n{_table(('columns', 'spectral', 'AUC'), rows)}"
+    return f"{about}\n{markdown_table(('columns', 'spectral', 'AUC'), rows)}"
 
 
 def _criteo(found: Figures) -> str:
@@ -253,7 +248,7 @@ def _criteo(found: Figures) -> str:
 the active party's alone; 640 validation and 1,600 test rows. `"logitboost"` takes the spectral attack from
 {lowered("spectral, either")} on training rows and from {lowered("spectral, test rows")} on test rows.
 """
-    return f"{about}\n{_table(('fitted to', 'spectral', 'test rows', 'norm', 'test rows', 'AUC'), rows)}"
+    return f"{about}\n{markdown_table(('fitted to', 'spectral', 'test rows', 'norm', 'test rows', 'AUC'), rows)}"
 
 
 def _bank(found: Figures) -> str:
@@ -267,4 +262,4 @@ def _bank(found: Figures) -> str:
 {len(next(iter(jobs.values()))["AUC"])} seeds: `inversion` of `housing` on bank marketing, four parties, a linear top
 model, 1,000 known rows. The paper has .534 at one number and .928 at 32, of another column.
 """
-    return f"{about}\n{_table(('numbers of an embedding', 'AUC'), rows)}"
+    return f"{about}\n{markdown_table(('numbers of an embedding', 'AUC'), rows)}"

@@ -178,9 +178,17 @@ def test_defaults_are_read_from_the_code() -> None:
     assert all(field.default is not MISSING for field in fields(DataSection))
 
 
-def test_the_page_of_pivodl_is_that_of_its_stored_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("module", "stored", "page"),
+    [
+        ("_holder_study_page", "holder-study.json", "ref-pivodl.md"),
+        ("_paper_figures_page", "paper-figures.json", "ref-paper-figures.md"),
+    ],
+)
+def test_a_page_of_figures_is_that_of_those_stored(
+    module: str, stored: str, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No figure on it is written by hand."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    page_of = import_module("_holder_study_page").page_of
-    stored = json.loads((ROOT / "benchmarks" / "results" / "holder-study.json").read_text(encoding="utf-8"))
-    assert (ROOT / "docs" / "ref-pivodl.md").read_text(encoding="utf-8") == page_of(stored)
+    figures = json.loads((ROOT / "benchmarks" / "results" / stored).read_text(encoding="utf-8"))
+    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == import_module(module).page_of(figures)

@@ -1,0 +1,38 @@
+"""Cells and tables in Markdown, which the pages of several benchmarks have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+Series = Mapping[str, float]
+"""The figure of each seed."""
+ALL_SEEDS = 5
+"""A cell of fewer seeds says how many they are."""
+MISSING = "–"
+
+
+def spread_cell(series: Series | None, places: int = 3) -> str:
+    """Return the mean with the least and the largest in brackets, and the number of seeds where it is small."""
+    if not series:
+        return MISSING
+    values = list(series.values())
+    mean, low, high = (short_number(value, places) for value in (float(np.mean(values)), min(values), max(values)))
+    if len(values) == 1:
+        return f"{mean}, 1 seed"
+    return f"{mean} ({low} to {high})" + f", {len(values)} seeds" * (len(values) < ALL_SEEDS)
+
+
+def short_number(value: float | None, places: int = 3) -> str:
+    """Return a number without the zero before its point."""
+    if value is None:
+        return MISSING
+    text = f"{value:.{places}f}"
+    return text[1:] if text.startswith("0.") else text
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table with a line break at its end."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
