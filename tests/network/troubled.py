@@ -98,7 +98,7 @@ class Proxy:
         ]
         try:
             await asyncio.gather(*ways)
-        except OSError:
+        except (OSError, asyncio.CancelledError):  # of a cancelled task asyncio's streams ask what it raised
             pass
         finally:
             for way in ways:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -123,7 +123,7 @@ def step_size(flood: int, n: int) -> int:
     return 2 * math.ceil((1 << flood) / 2 / Q1 + DEVIATIONS * noise_deviation(n)) + 2
 
 
-@cache
+@lru_cache(maxsize=256)  # layouts come with messages
 def digits_of(layout: Layout, n: int) -> Digits:
     """Return the encoding of a layout at ring degree ``n``; :class:`EncryptionError` where the rows have no room."""
     check_layout(layout)
