@@ -18,7 +18,7 @@ import pytest
 from loopback import Log, authority, credentials, network, networks, together
 
 from labelward.transport.certificates import Credentials, Issued, new_authority, new_party
-from labelward.transport.grpc import Network, front
+from labelward.transport.grpc import Network, front, hub
 from labelward.transport.grpc.diagnose import credential_files
 from labelward.transport.grpc.hub import RefusalLog
 
@@ -72,6 +72,7 @@ def test_connections_of_many_addresses_are_limited_in_all(monkeypatch: pytest.Mo
 def test_handshakes_are_limited_and_silence_costs_none(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("HANDSHAKES_AT_ONCE", 3), ("HANDSHAKES", 1e-9), ("_TURN", 0.05)):
         monkeypatch.setattr(front, name, value)
+    monkeypatch.setattr(hub.Hub, "awaits", lambda hub: False)
     log = Log()
     with _listening(log) as port, contextlib.ExitStack() as stack:
         for _ in range(10):
@@ -81,6 +82,21 @@ def test_handshakes_are_limited_and_silence_costs_none(monkeypatch: pytest.Monke
             plain.settimeout(30 if number < 3 else 1)
             with pytest.raises(TimeoutError) if number == 3 else contextlib.nullcontext():
                 stack.enter_context(_context(_issued()).wrap_socket(plain))
+
+
+def test_a_party_that_is_awaited_comes_in_beside_handshakes_that_never_end() -> None:
+    """Up to now it lost its place to the crowd of its address, again and again, for minutes."""
+    bank = network("bank", TWO)
+    with _half_open(bank.port or 0, 300):
+        _until(lambda: bank._listener is not None and len(bank._listener._front._waiting) >= 30)
+        telco = network("telco", TWO, bank.port or 0)
+        try:
+            start = time.monotonic()
+            together(bank=bank.attempt, telco=telco.attempt)
+            assert time.monotonic() - start < 30
+        finally:
+            telco.close()
+            bank.close()
 
 
 STRANGERS: dict[str, tuple[Callable[[], ssl.SSLContext | None], str]] = {
@@ -242,6 +258,31 @@ def _idle(port: int, count: int) -> Iterator[None]:
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:  # type: ignore[call-overload]
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def _half_open(port: int, count: int) -> Iterator[None]:
+    """Connections of another process that begin a handshake, never read the answer, and come back when they end."""
+    code = (
+        "import select, socket, ssl, sys, time\n"
+        "outgoing = ssl.MemoryBIO()\n"
+        "try: ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname='a').do_handshake()\n"
+        "except ssl.SSLWantReadError: hello = outgoing.read()\n"
+        "ended, known = select.epoll(), {}\n"
+        "while True:\n"
+        f"    while len(known) < {count}:\n"
+        "        one = socket.socket()\n"
+        f"        if one.connect_ex(('127.0.0.1', {port})): one.close(); time.sleep(0.05); break\n"
+        "        one.sendall(hello)\n"
+        "        ended.register(one, select.EPOLLRDHUP)\n"
+        "        known[one.fileno()] = one\n"
+        "    for number, _ in ended.poll(0.05): known.pop(number).close()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
         try:
             yield
         finally:

@@ -28,7 +28,7 @@ from labelward.transport.base import Failure, Transport
 M = TypeVar("M", bound=Message)
 Step = tuple[int, ...]
 
-UNAWAITED = 16 * 1024 * 1024
+UNAWAITED = 12 * 1024 * 1024
 """Bytes of memory that messages of one peer may take before the program awaits them.
 
 Where passive parties talk to each other, holding one back could hold up the one that is awaited. There, two messages
@@ -36,7 +36,7 @@ of agreed size from each party may wait as well; without an agreed size four tim
 """
 HEAD = 1024
 """Bytes of a message beside what grows, where a protocol says no more of them."""
-LEAST = 4 * 1024 * 1024
+LEAST = 3 * 1024 * 1024
 """Bytes of a message that a party takes, however little was agreed. In memory it takes about six times as much."""
 _MESSAGE = 1024  # bytes of a waiting message beside its content
 _PATIENCE = 60.0  # seconds between two checks of the clock

@@ -34,7 +34,7 @@ class ListenerDiagnosis:
 
 
 def diagnose_listener(
-    address: str, credentials: Credentials, listener: str, *, timeout: float = 10.0, via: tuple[str, int] | None = None
+    address: str, credentials: Credentials, listener: str, *, timeout: float = 10.0
 ) -> ListenerDiagnosis:
     """Connect once, as the party that the credentials name, and say what happens.
 
@@ -42,7 +42,6 @@ def diagnose_listener(
         address: ``host:port`` of the listener.
         listener: the name that the listener's certificate must have.
         timeout: seconds for the connection and for each answer.
-        via: where to connect instead, while the certificate must be for ``address`` all the same.
     """
     from labelward.transport.certificates import verify_peer
 
@@ -52,7 +51,7 @@ def diagnose_listener(
         return ListenerDiagnosis(reason=str(error), code=error.code)
     host, port = split_host_port(address, "address")
     try:
-        with socket.create_connection(via or (host, port), timeout) as plain:
+        with socket.create_connection((host, port), timeout) as plain:
             return _handshake(plain, host, address, credentials, listener)
     except socket.gaierror:
         return ListenerDiagnosis(reason=f"the name {host!r} is not known (DNS)")

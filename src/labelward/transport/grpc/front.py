@@ -7,7 +7,8 @@
 Whoever has shown no valid certificate costs a bounded amount: connections in all and from one address (a newcomer
 over a limit takes the place of the oldest), seconds until the handshake is done, connections per second. gRPC sees
 certified connections only, each under a name that this module gave to it (:meth:`Front.visitor`). The limits leave most
-descriptors of the process to its files. Connections of parties are not affected by strangers.
+descriptors of the process to its files. Connections of parties are not affected by strangers. While a party is awaited,
+more strangers are let in, so that it gets its turn among them; while all are there, fewer, so that they can work.
 
 Python's ``ssl`` names the reason of a failed handshake, which grpcio does not report, and no variable of the
 environment lowers the version of TLS that it speaks here.
@@ -50,10 +51,11 @@ HANDSHAKE: Final = 10.0
 RATE: Final = 100
 """Connections accepted in a second; more wait in the queue of the system."""
 CROWDED: Final = 25
-"""The same while newcomers take the places of others: so that a crowd costs a training next to nothing."""
+"""The same while newcomers take the places of others and all parties are there, whom a crowd must not disturb."""
 HANDSHAKES_AT_ONCE: Final = 50
 HANDSHAKES: Final = 5
-"""TLS handshakes that begin at once, and then in a second; those that wait may lose their place meanwhile."""
+"""TLS handshakes that begin at once, and then in a second, unless a party is awaited; those that wait may lose their
+place meanwhile."""
 DESCRIPTORS: Final = 8192
 """Number of open files to which the limit of the process is raised where the system allows it."""
 
@@ -84,16 +86,24 @@ class Front:
         listen: ``host:port``; port 0: any that is free.
         credentials: called for each connection, so that new certificates count at once.
         refused: called in the front's thread for each connection that is refused.
+        awaited: called there, too; returns whether a party is not connected.
 
     Attributes:
         target: address of the Unix socket at which gRPC must listen before :meth:`start`.
+        tls, cipher: of the last party that came in; None: none has.
 
     Raises:
         InputError: the port is in use, or the address is not of this machine.
     """
 
-    def __init__(self, listen: str, credentials: Callable[[], Credentials], refused: Refusal) -> None:
-        self._credentials, self._refused = credentials, refused
+    def __init__(
+        self,
+        listen: str,
+        credentials: Callable[[], Credentials],
+        refused: Refusal,
+        awaited: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._credentials, self._refused, self._awaited = credentials, refused, awaited
         self._strangers = min(STRANGERS, max(8, raise_file_limit() // 8))
         self._shown = credentials()
         self._context = server_context(self._shown)
@@ -101,6 +111,8 @@ class Front:
         self.port: int = self._socket.getsockname()[1]
         self._folder = Path(tempfile.mkdtemp(prefix="labelward-"))  # mode 0700
         self.target = f"unix:{self._folder / 'hub'}"
+        self.tls: str | None = None
+        self.cipher: str | None = None
         self._connections: dict[str, tuple[Visitor, asyncio.Transport]] = {}
         self._waiting: dict[asyncio.Task[None], str] = {}  # the oldest first, with their networks
         self._count, self._handshakes = 0, Rate(HANDSHAKES_AT_ONCE, HANDSHAKES)
@@ -163,7 +175,7 @@ class Front:
                 pause = _PAUSE
         else:
             accepted.setblocking(False)
-            if self._take(accepted, *address[:2]):
+            if self._take(accepted, *address[:2]) and not self._awaited():
                 pause = 1 / CROWDED
         self._loop.call_later(pause, self._listen)
 
@@ -192,7 +204,7 @@ class Front:
         known, until = Visitor("", "", address), self._loop.time() + HANDSHAKE
         try:
             await asyncio.wait_for(self._spoken(accepted), HANDSHAKE)
-            while not self._handshakes.take():
+            while not (self._awaited() or self._handshakes.take()):
                 await asyncio.sleep(_TURN)
             present = self._credentials()
             if present is not self._shown:
@@ -234,8 +246,9 @@ class Front:
     def _examined(self, outside: asyncio.Transport, address: str) -> Visitor:
         from labelward.transport.certificates import fingerprint, party_of
 
-        chain = presented_chain(outside.get_extra_info("ssl_object"))
-        certificate = self._credentials().verify(chain, None, use="client")
+        session = outside.get_extra_info("ssl_object")
+        certificate = self._credentials().verify(presented_chain(session), None, use="client")
+        self.tls, self.cipher = session.version(), (session.cipher() or (None,))[0]
         return Visitor(party_of(certificate), fingerprint(certificate), address)
 
     async def _connect(self, visitor: Visitor, outside: asyncio.Transport, pipe: _Pipe) -> None:

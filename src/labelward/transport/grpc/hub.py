@@ -294,6 +294,12 @@ class Hub:
             else:
                 member.outbox.put(envelope.pack_envelope(envelope.WELCOME, self.name, member.register.party))
 
+    def awaits(self) -> bool:
+        """Return whether a party is not connected."""
+        with self._lock:
+            present = {party for _, party in self._members}
+        return any(party != self.name and party not in present for party in self.parties)
+
     def member(self, party: str) -> Member | None:
         """Return the present connection of a party, for the only run."""
         with self._lock:

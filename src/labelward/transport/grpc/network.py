@@ -30,8 +30,7 @@ from typing import TYPE_CHECKING, Final
 from labelward.transport.base import Transport
 from labelward.transport.grpc.attempt import NetworkEnd
 from labelward.transport.grpc.coordinator import ActiveCoordinator, PassiveCoordinator
-from labelward.transport.grpc.diagnose import ListenerDiagnosis, diagnose_listener
-from labelward.transport.grpc.endpoint import Endpoint, Log, PeerInfo, silence_limit, split_host_port
+from labelward.transport.grpc.endpoint import Endpoint, Log, PeerInfo, silence_limit
 from labelward.transport.grpc.hub import Hub, Registration, encode_registration
 from labelward.transport.grpc.hub_client import HubClient
 from labelward.transport.grpc.node import Node
@@ -65,7 +64,6 @@ class Network:
         self._hub: Hub | None = None
         self._listener: Listener | None = None
         self._hub_client: HubClient | None = None
-        self._own: ListenerDiagnosis | None = None
         self._closed = threading.Event()
         if endpoint.listen is not None:
             self._listen(endpoint.listen)
@@ -131,7 +129,7 @@ class Network:
         """Return connection and identity of each peer that has had a session."""
         from labelward.transport.certificates import fingerprint
 
-        found = self._tls()
+        tls, cipher = self._tls()
         infos = {}
         with self._node.lock:
             for name, peer in self._node.peers.items():
@@ -142,8 +140,8 @@ class Network:
                     party=name,
                     identity=peer.certificate.subject.rfc4514_string(),
                     fingerprint=fingerprint(peer.certificate),
-                    tls=found.tls if found else None,
-                    cipher=found.cipher if found else None,
+                    tls=tls,
+                    cipher=cipher,
                     address=member.address if member else self.endpoint.address,
                     sealed=peer.session is not None,
                 )
@@ -182,15 +180,12 @@ class Network:
         self._listener = Listener(self._hub, listen, lambda: node.credentials, endpoint.heartbeat)
         node.log("listening", {"listen": listen, "port": self._listener.port})
 
-    def _tls(self) -> ListenerDiagnosis | None:
+    def _tls(self) -> tuple[str | None, str | None]:
         """Return the TLS version and cipher, which are those of the listener for all connections."""
-        if self._hub_client is not None:
-            return self._hub_client.found
-        if self._own is None and self._listener is not None:
-            host, port = split_host_port(self.endpoint.listen or "", "listen")[0], self._listener.port
-            via = ({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
-            self._own = diagnose_listener(self.endpoint.address, self._node.credentials, self.endpoint.party, via=via)
-        return self._own
+        if self._listener is not None:
+            return self._listener.tls
+        found = self._hub_client.found if self._hub_client is not None else None
+        return (None, None) if found is None else (found.tls, found.cipher)
 
     def _tick(self) -> None:
         pause = min(1.0, max(0.05, self.endpoint.heartbeat / 4))

@@ -136,8 +136,8 @@ class Peer:
 
     def tick(self, now: float) -> None:
         """Send a greeting or a heartbeat if it is due."""
-        if self.session is not None and now - self.session.spoke >= self._endpoint.heartbeat:
-            self.session.control()
+        if self.session is not None:
+            self.session.tick(now, self._endpoint.heartbeat)
         if not self.confirmed and now - self._greeted >= _AGAIN:
             self._greet()
 

@@ -71,7 +71,7 @@ class Listener:
 
         grpc = load_grpc()
         self._hub = hub
-        self._front = Front(listen, credentials, self._refuse)
+        self._front = Front(listen, credentials, self._refuse, hub.awaits)
         self.port = self._front.port
         workers = (EACH + 1) * len(hub.parties) + 8  # also new connections while old ones are being closed
         self._server = grpc.server(
@@ -93,6 +93,11 @@ class Listener:
         self._heartbeat, self._closed = heartbeat, threading.Event()
         self._ticker = threading.Thread(target=self._tick, daemon=True, name="labelward-hub-heartbeat")
         self._ticker.start()
+
+    @property
+    def tls(self) -> tuple[str | None, str | None]:
+        """TLS version and cipher of the last connection; None before the first."""
+        return self._front.tls, self._front.cipher
 
     def close(self) -> None:
         """Close all connections, after the waiting envelopes were sent."""

@@ -16,7 +16,7 @@ Rules:
    (answer at once, send again, good-bye). Its counter increases; a smaller one is refused as a replay.
 4. Connections keep order, so *sent* above *expected* means loss: heartbeats alone detect a lost tail.
 5. A resend request is honored only if the requester has seen the present generation; each loss causes one resend,
-   however often it is requested. It is requested once in a generation, and every half a second.
+   however often it is requested. It is requested once in a generation, and again after a while.
 6. Acknowledgements stop while more than ``BACKLOG`` bytes wait for the program; then the window of the peer fills up.
    While the program itself waits for room to send, they go on until ``limit`` bytes: else two parties that send much
    to each other would wait for ever.
@@ -48,7 +48,7 @@ HELD: Final = 4 * 1024 * 1024
 """Bytes that a peer may send for attempts that have not begun here."""
 
 _ACK_BYTES, _ACK_RECORDS = 1024 * 1024, 64
-_AGAIN_AFTER = 0.5  # seconds between two requests for the same
+_AGAIN_AFTER = 0.1  # seconds between two requests for the same
 _CONTROL = struct.Struct(">BQQQQ")
 _ASK, _AGAIN, _BYE = 1, 2, 4
 _NUMBER = 8
@@ -90,7 +90,7 @@ class Session:
         self._unacked: deque[bytes] = deque()
         self._under_way = 0
         self._expected, self._seen, self._told = 0, 0, 0
-        self._since, self._asked = [0, 0], (-1, 0.0)
+        self._since, self._asked, self._sent = [0, 0], (-1, 0.0), 0
         self._count_out, self._count_in, self.spoke = 0, -1, 0.0
         self._due, self._excused = (
             0,
@@ -145,6 +145,13 @@ class Session:
         self._count_out += 1
         self.spoke = time.monotonic()
         self._post(head + self._keys.control_out.encrypt(bytes(4) + number, content, head))
+
+    def tick(self, now: float, heartbeat: float) -> None:
+        """Send a heartbeat if it is due; request what is missing, if that was not just done."""
+        if self._sent > self._expected:
+            self._ask_again()
+        elif now - self.spoke >= heartbeat:
+            self.control()
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
@@ -216,6 +223,7 @@ class Session:
         self._seen = max(self._seen, generation)
         if flags & _AGAIN and seen == self._generation and self._unacked:
             self._send_again()
+        self._sent = sent
         asked_again = sent > self._expected and self._ask_again()
         if flags & _ASK and not asked_again:
             self.control()
