@@ -92,10 +92,8 @@ class Session:
         self._expected, self._seen, self._told = 0, 0, 0
         self._since, self._asked, self._sent = [0, 0], (-1, 0.0), 0
         self._count_out, self._count_in, self.spoke = 0, -1, 0.0
-        self._due, self._excused = (
-            0,
-            -1,
-        )  # answers that this side asked for; the last record asked for again
+        self._due = 0  # answers that this side has asked for
+        self._excused = -1  # the last record that it asked for again
 
     @property
     def flooded(self) -> bool:
