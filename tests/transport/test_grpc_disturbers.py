@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from loopback import RUN, credentials, networks, together
@@ -17,6 +17,7 @@ from labelward.transport.grpc import Network, envelope
 from labelward.transport.grpc.hub import Registration, encode_registration
 from labelward.transport.grpc.rate import Rate
 from labelward.transport.grpc.rpc import METHOD, REGISTER, load_grpc
+from labelward.transport.grpc.session import Session
 from labelward.transport.grpc.session_handshake import VERSION
 from labelward.transport.grpc.session_records import AttemptReady, note_record
 
@@ -24,6 +25,15 @@ pytestmark = pytest.mark.network
 
 THREE = ("bank", "telco", "shop")
 SECONDS = 10.0
+
+
+@contextlib.contextmanager
+def bank_session(telco: Network) -> Iterator[Session]:
+    """Telco's session with the bank, under the lock that it needs."""
+    with telco._node.lock:
+        session = telco._node.peers["bank"].session
+        assert session is not None
+        yield session
 
 
 def garbage(telco: Network) -> None:
@@ -42,17 +52,13 @@ def greetings(telco: Network) -> None:
 
 
 def controls(telco: Network) -> None:
-    with telco._node.lock:
-        session = telco._node.peers["bank"].session
-        assert session is not None
+    with bank_session(telco) as session:
         session.control(ask=True)
 
 
 def losses(telco: Network) -> None:
     """Control records that tell of records which were never sent, so that the other side asks for them."""
-    with telco._node.lock:
-        session = telco._node.peers["bank"].session
-        assert session is not None
+    with bank_session(telco) as session:
         session._next, session._generation = session._next + 1, session._generation + 1
         session.control()
         session._next -= 1
@@ -63,17 +69,13 @@ def refusals(telco: Network) -> None:
 
 
 def notes(telco: Network) -> None:
-    with telco._node.lock:
-        session = telco._node.peers["bank"].session
-        assert session is not None
+    with bank_session(telco) as session:
         for _ in range(10):
             session.push(note_record(AttemptReady(99, False)))
 
 
 def broken(telco: Network) -> None:
-    with telco._node.lock:
-        session = telco._node.peers["bank"].session
-        assert session is not None
+    with bank_session(telco) as session:
         _post(telco, session._out[envelope.DATA] + session._next.to_bytes(8, "big") + bytes(100))
 
 

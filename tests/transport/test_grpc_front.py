@@ -99,6 +99,20 @@ def test_a_party_that_is_awaited_comes_in_beside_handshakes_that_never_end() -> 
             bank.close()
 
 
+def test_a_listener_knows_the_tls_of_its_port_without_connecting_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to now it did, at the begin of each attempt, and waited for its turn among strangers."""
+    with networks(TWO) as made:
+        together(**{party: each.attempt for party, each in made.items()})
+
+        def refuse(*_: Any) -> None:
+            raise AssertionError("it connects to its own port")
+
+        monkeypatch.setattr(socket, "create_connection", refuse)
+        telco = made["bank"].peers()["telco"]
+        assert telco.tls == "TLSv1.3"
+        assert telco.cipher
+
+
 STRANGERS: dict[str, tuple[Callable[[], ssl.SSLContext | None], str]] = {
     "plain text": (lambda: None, "does not speak TLS"),
     "no certificate": (lambda: _context(None), "no certificate"),

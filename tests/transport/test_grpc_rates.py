@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 
 import pytest
 from loopback import RUN, Log, credentials, endpoint
@@ -161,6 +160,6 @@ def test_a_failure_in_an_interrupted_attempt_ends_the_wait_for_the_next() -> Non
     assert telco.attempt is not None
     telco.attempt.stop(PeerRestartedError("bank", "asks for a new attempt", code="peer-restarted"))
     failed = RunFailed(NAME, "bank", "failed: MemoryError")
-    session_of(pair.nodes["bank"], "telco").push(note_record(copy(failed)))
+    session_of(pair.nodes["bank"], "telco").push(note_record(failed))
     pair.carry()
     assert telco.peers["bank"].progress.failed == failed

@@ -515,9 +515,7 @@ class NetworkSection(Parameters):
     message_limit: Annotated[
         int, Meta(ge=_MIB, le=1 << 40, description="Largest size of a message in bytes, from 1 MiB to 1 TiB.")
     ] = 1 << 30
-    heartbeat: Annotated[Seconds, Meta(description="Seconds between two heartbeats; from 0.1, less than timeout.")] = (
-        5.0
-    )
+    heartbeat: Annotated[Seconds, Meta(description="Seconds between heartbeats; from 0.1, less than timeout.")] = 5.0
     row_queries: Annotated[
         int,
         Meta(

@@ -101,7 +101,7 @@ class Front:
         listen: str,
         credentials: Callable[[], Credentials],
         refused: Refusal,
-        awaited: Callable[[], bool] = lambda: False,
+        awaited: Callable[[], bool],
     ) -> None:
         self._credentials, self._refused, self._awaited = credentials, refused, awaited
         self._strangers = min(STRANGERS, max(8, raise_file_limit() // 8))

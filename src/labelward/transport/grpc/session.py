@@ -215,9 +215,10 @@ class Session:
         self._count_in, self.heard = number, time.monotonic()
         self.gone = bool(flags & _BYE)
         if not self._forget(acknowledged):
-            if self._due == 0:
+            if self._due:
+                self._due -= 1
+            else:
                 self._charge("controls", 1.0)
-            self._due = max(0, self._due - 1)
         self._seen = max(self._seen, generation)
         if flags & _AGAIN and seen == self._generation and self._unacked:
             self._send_again()
