@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelward.kernels.binning import missing_code
-from labelward.kernels.histogram import goes_left, groups, level_sums
+from labelward.kernels.histogram import goes_left, groups, impossible_node, level_sums
 
 
 def slow_sums(group: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
@@ -98,3 +98,27 @@ def test_what_would_write_outside_an_array_is_refused() -> None:
             goes_left(codes, np.array([row], dtype=np.int32), 0, 0)
     with pytest.raises(ValueError, match="column 1"):
         goes_left(codes, np.zeros(1, dtype=np.int32), 1, 0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 20), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_sums_of_rows_are_possible_and_none_beyond_their_range(n: int, columns: int, slots: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    codes, slot = rng.integers(0, 4, (n, columns)).astype(np.uint8), rng.integers(0, slots, n).astype(np.int32)
+    slot[:slots] = np.arange(min(n, slots))
+    present = int(slot.max()) + 1
+    values = np.column_stack([rng.integers(-50, 50, (n, 2)), np.ones(n, dtype=np.int64)])
+    sums = level_sums(codes, slot, values, present, 4)
+    of_node = [values[slot == node] for node in range(present)]
+    totals = np.stack([rows.sum(axis=0) for rows in of_node])
+    least, most = (np.stack([getattr(rows, name)(axis=0) for rows in of_node]) for name in ("min", "max"))
+    assert impossible_node(sums, totals, least, most, 2) == -1
+    at = tuple(rng.integers(0, size) for size in sums.shape[:3])
+    rows = sums[at][2]
+    for beyond in (
+        max(rows * least[at[1], 0], totals[at[1], 0] - (totals[at[1], 2] - rows) * most[at[1], 0]) - 1,
+        min(rows * most[at[1], 0], totals[at[1], 0] - (totals[at[1], 2] - rows) * least[at[1], 0]) + 1,
+    ):
+        changed = sums.copy()
+        changed[(*at, 0)] = beyond
+        assert impossible_node(changed, totals, least, most, 2) == at[1]

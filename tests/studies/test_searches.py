@@ -13,6 +13,7 @@ import pytest
 
 from labelward.job import TuneVariable
 from labelward.report.study import StudyReport, write_study
+from labelward.runs.private_seeds import stored_seeds
 from labelward.studies import find_study
 from labelward.studies.datasets import synthetic
 from labelward.studies.run import run_study
@@ -66,6 +67,13 @@ def test_hypervolumes_are_those_of_the_ledgers(folder: Path) -> None:
             assert len(line) == 2  # three evaluations, two a generation
             assert sorted(line) == list(line)
             assert found.final[title] == line[-1] <= found.final[FIXED]
+
+
+def test_searches_of_a_start_have_its_private_draws(folder: Path) -> None:
+    start = stored_seeds(folder / "searches" / "synthetic1" / "start" / "0")
+    assert start.keys() == {"active", "telco"}
+    for name in ("random", "mosb"):
+        assert stored_seeds(folder / "searches" / "synthetic1" / name / "0") == start
 
 
 def test_the_page_shows_fronts_and_generations(folder: Path) -> None:

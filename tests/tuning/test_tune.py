@@ -25,7 +25,8 @@ from labelward.errors import Code, DataError, InputError, JobError, LabelwardErr
 from labelward.federation.components import make_engine, with_defaults
 from labelward.job import EncryptionSection, Job, load_job, parse_job
 from labelward.report.tune_page import apart
-from labelward.runs.private_seeds import resolve_seeds
+from labelward.rng import PrivateSeed
+from labelward.runs.private_seeds import keep_seeds, resolve_seeds
 from labelward.runs.schema import read_rows
 from labelward.tuning import evaluate as evaluation
 from labelward.tuning import ledger
@@ -240,6 +241,62 @@ def test_a_search_from_a_job_file_to_its_page(small: Small, tmp_path: Path) -> N
 
     stored = optuna.load_study(study_name=None, storage=JournalStorage(JournalFileBackend(str(out / "optuna.journal"))))
     assert len(stored.trials) == 4
+
+
+def test_what_another_search_of_the_same_draws_trained_is_not_trained_again(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_bounds(monkeypatch.setattr)
+    trained = list[str]()
+
+    def train(self: Evaluator, task: Task) -> Evaluation:
+        trained.append(self.key(task))
+        return made_up.evaluation(self, task)
+
+    monkeypatch.setattr(Evaluator, "__call__", train)
+    first, limited = small(search="nsga2", population=3, prefixes=False), {"leakage": 0.6}
+    whole = tune(first, out=tmp_path / "first")
+    with_limit = small(search="nsga2", population=3, prefixes=False, constraints=limited, handling="penalty")
+    alone = tune(with_limit, out=tmp_path / "alone", repeat=[tmp_path / "first"])
+    trained.clear()
+    beside = [tmp_path / "first", tmp_path / "second", tmp_path / "not there"]
+    second = tune(with_limit, out=tmp_path / "second", repeat=[tmp_path / "first"], beside=beside)
+    assert files(second) == files(alone)
+    assert len(second.evaluations) == 6
+    known = {each.key for each in whole.evaluations}
+    assert sorted(trained) == sorted({each.key for each in second.evaluations} - known)
+    assert len(trained) <= 3  # both begin with the same generation
+    assert read_keys(tmp_path / "second") == {each.key for each in second.evaluations}
+
+
+@pytest.mark.parametrize(
+    ("keys", "secret"),
+    [({"cost": "unpacked"}, 1), ({"validation": 0.4}, 1), ({"prefixes": True}, 1), ({}, 2)],
+    ids=["another cost", "other rows", "first trees", "other draws"],
+)
+def test_other_searches_are_not_taken_for_the_same(
+    keys: dict[str, Any], secret: int, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_trainings(monkeypatch.setattr)
+    for number in (1, 2):
+        (tmp_path / f"draws {number}").mkdir()
+        seeds = {party: PrivateSeed(bytes([number]) * 32) for party in ("active", "telco")}
+        keep_seeds(tmp_path / f"draws {number}", seeds)
+    tune(small(search="random", prefixes=False), out=tmp_path / "first", repeat=[tmp_path / "draws 1"])
+    trained = list[str]()
+
+    def train(self: Evaluator, task: Task) -> Evaluation:
+        trained.append(self.key(task))
+        return made_up.evaluation(self, task)
+
+    monkeypatch.setattr(Evaluator, "__call__", train)
+    other, drawn = small(**{"search": "random", "prefixes": False, **keys}), [tmp_path / f"draws {secret}"]
+    result = tune(other, out=tmp_path / "second", repeat=drawn, beside=[tmp_path / "first"])
+    assert sorted(trained) == sorted(each.key for each in result.evaluations)
+
+
+def read_keys(out: Path) -> set[str]:
+    return {each.key for each in ledger.read_evaluations(out)}
 
 
 def audited(out: Path, point: FrontPoint, tmp_path: Path) -> set[tuple[float, ...]]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.errors import DataError, InputError
+from labelward.kernels.spectral import one_thread
 from labelward.party.view import View
 
 _DENSE_BYTES = 256 * 2**20  # a larger matrix of features and indicators is kept sparse
@@ -125,10 +126,9 @@ def kmeans(points: Any, classes: int, seed: int, *, weights: NDArray[np.float64]
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     model = KMeans(n_clusters=classes, n_init=10, max_iter=300, tol=1e-4, random_state=seed, copy_x=False)
-    with warnings.catch_warnings(), threadpool_limits(1):
+    with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters: some stay empty
         labels: NDArray[np.int32] = model.fit(points, sample_weight=weights).labels_
     return labels.astype(np.int64)

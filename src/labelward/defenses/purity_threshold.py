@@ -35,8 +35,9 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
+from labelward.kernels.class_counts import child_purities, purities
 from labelward.parameters import Fraction
-from labelward.policy.base import BudgetScope, CandidateSplits, Counts, Floats, Policy, PolicyContext, SplitReveal
+from labelward.policy.base import BudgetScope, CandidateSplits, Floats, Policy, PolicyContext, SplitReveal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,24 +106,26 @@ class PurityThreshold(Policy):
         if candidates.owner_is_active:
             return allowed
         if self.hide != "children":
-            allowed &= (_purity(candidates.node) <= self.threshold)[:, None, None]
+            allowed &= (purities(candidates.node) <= self.threshold)[:, None, None]
         if self.hide == "below":
             return allowed
-        right = candidates.node[:, None, None, :] - candidates.left
-        if (right < 0).any():
+        nodes, columns, each, classes = candidates.left.shape
+        left, right, least = child_purities(candidates.left.reshape(nodes, columns * each, classes), candidates.node)
+        if least < 0:
             raise PolicyError(
                 "decrypted class counts exceed those of their node",
                 code="cannot-act",
                 field="defense 'purity-threshold'",
             )
-        exceeding = self._exceeding(_purity(candidates.left), _purity(right))
+        exceeding = self._exceeding(left, right).reshape(nodes, columns, each)
         return allowed & (exceeding <= self.threshold)
 
     def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
         """Hide the children from everyone where they, by :attr:`hide`, or their node exceed the threshold."""
-        purest = 0.0 if self.hide == "children" else float(_purity(reveal.left + reveal.right))
+        left, right, both = purities(np.stack([reveal.left, reveal.right, reveal.left + reveal.right]))
+        purest = 0.0 if self.hide == "children" else float(both)
         if self.hide != "below":
-            purest = max(purest, float(self._exceeding(_purity(reveal.left), _purity(reveal.right))))
+            purest = max(purest, float(self._exceeding(left, right)))
         return reveal.participants if purest <= self.threshold else frozenset()
 
     def _exceeding(self, left: Floats, right: Floats) -> Floats:
@@ -130,9 +133,3 @@ class PurityThreshold(Policy):
         choose = np.maximum if self.hide == "children" else np.minimum
         decisive: Floats = choose(left, right)
         return decisive
-
-
-def _purity(counts: Counts) -> Floats:
-    """Return the share of the largest class of counts int64 [..., C]; 0 where there is no row."""
-    purity: Floats = counts.max(axis=-1) / np.maximum(counts.sum(axis=-1), 1)
-    return purity

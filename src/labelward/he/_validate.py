@@ -149,12 +149,13 @@ def check_positions(cells: Integers, count: int) -> Integers:
 
 def check_sums(sums: Integers, layout: Layout) -> None:
     """Refuse decrypted ``sums[..., k]`` beyond what ``layout.rows`` rows within the bounds can give."""
-    for column, bound in enumerate(layout.bounds):
-        values, limit = sums[..., column], bound * layout.rows
-        if values.size and (values.min() < -limit or values.max() > limit):
-            raise EncryptionError(
-                f"number {column} of a sum lies beyond the bound {limit}", code="capacity", value=limit
-            )
+    from labelward.he._loops import first_beyond
+
+    limits = np.array(layout.bounds, dtype=np.int64) * layout.rows
+    column = first_beyond(np.ascontiguousarray(sums).reshape(-1, len(limits)), limits)
+    if column >= 0:
+        limit = int(limits[column])
+        raise EncryptionError(f"number {column} of a sum lies beyond the bound {limit}", code="capacity", value=limit)
 
 
 def read_parameters(engine: type[Engine], values: Mapping[str, Any]) -> EngineParameters:

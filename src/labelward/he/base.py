@@ -39,6 +39,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
@@ -73,7 +74,7 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def widths(self) -> tuple[int, ...]:
         """Bits of each number's slot: enough for the largest sum and its sign."""
-        return tuple((bound * self.rows).bit_length() + 1 for bound in self.bounds)
+        return _widths(self.bounds, self.rows)
 
     def check(self, values: Integers) -> None:
         """Raise :class:`EncryptionError` unless ``values[n, k]`` fits; called before encrypting."""
@@ -87,14 +88,18 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
         if max(self.widths()) > 63:
             reason = f"sums of {self.rows} rows with bounds {self.bounds} do not fit 63 bits"
             raise EncryptionError(reason, code="capacity", value=max(self.widths()))
-        if len(values) == 0:
-            return
-        for column, bound in enumerate(self.bounds):
-            low, high = int(values[:, column].min()), int(values[:, column].max())
-            if low < -bound or high > bound:
-                raise EncryptionError(
-                    f"column {column} holds a value outside the bound {bound}", code="capacity", value=bound
-                )
+        from labelward.he._loops import first_beyond
+
+        column = first_beyond(np.ascontiguousarray(values), np.array(self.bounds, dtype=np.int64))
+        if column >= 0:
+            bound = self.bounds[column]
+            reason = f"column {column} holds a value outside the bound {bound}"
+            raise EncryptionError(reason, code="capacity", value=bound)
+
+
+@lru_cache(maxsize=256)
+def _widths(bounds: tuple[int, ...], rows: int) -> tuple[int, ...]:
+    return tuple((bound * rows).bit_length() + 1 for bound in bounds)
 
 
 class LevelWork(NamedTuple):

@@ -159,7 +159,7 @@ class _Rows(EncryptedRows):
         return self._key._block(self._values, self.layout, (self.n,))
 
     def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
-        from labelward.he._plain_loops import group_sums
+        from labelward.he._loops import group_sums
 
         since, checked = time.perf_counter(), check_groups(groups, start, self.have, n_groups)
         shape = (checked.shape[1], n_groups)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import cast
 
@@ -56,6 +57,7 @@ class Binned:
     sizes: NDArray[np.int32]
 
 
+@cache
 def missing_code(dtype: np.dtype[np.uint8] | np.dtype[np.uint16]) -> int:
     """Return the code of missing values: the largest of the type."""
     return int(np.iinfo(dtype).max)

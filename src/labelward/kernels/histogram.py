@@ -75,6 +75,85 @@ def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bin
     return out
 
 
+@jit
+def fill_cells(
+    cells: NDArray[np.bool_], implied: Integers, values: Integers, totals: Integers, count: int, sums: Integers
+) -> tuple[int, int]:
+    """Lay out the sums of a level, of which empty cells do not travel, nor implied ones; check their row counts.
+
+    Args:
+        cells: bool [F, S, B], by column, node and bin: those that hold rows.
+        implied: int64 [F, S]: the bin whose sums are what the others leave of the node's total; -1 for none.
+        values: int64 [n, k]: the sums of all other cells that hold rows, in row-major order.
+        totals: int64 [S, k] of all rows of each node.
+        count: which of the k numbers counts rows.
+        sums: int64 [F, S, B, k], zeros; is filled.
+
+    Returns:
+        How many values are used, or what is wrong: -1, and the least row count of a cell that holds rows, where it is
+        not positive; -2: a column has more rows than its node, or as many without an implied bin, or fewer with one;
+        -3: an implied bin is not the fullest, or not the first of these.
+    """
+    columns, nodes, bins = cells.shape
+    k, at, least, uneven, unfilled = values.shape[1], 0, np.int64(1), False, False
+    for f in range(columns):
+        for s in range(nodes):
+            left_out, own = implied[f, s], sums[f, s]
+            if left_out >= 0:
+                own[left_out] = totals[s]
+            for b in range(bins):
+                if not cells[f, s, b] or b == left_out:
+                    continue
+                if at == len(values):
+                    return at + 1, 0
+                for j in range(k):
+                    own[b, j] = values[at, j]
+                    if left_out >= 0:
+                        own[left_out, j] -= values[at, j]
+                at += 1
+            rows, fullest = np.int64(0), 0
+            for b in range(bins):
+                rows += own[b, count]
+                if own[b, count] > own[fullest, count]:
+                    fullest = b
+                if cells[f, s, b]:
+                    least = min(least, own[b, count])
+            whole = totals[s, count]
+            uneven |= (rows == whole and whole > 0) != (left_out >= 0) or rows > whole
+            unfilled |= left_out >= 0 and fullest != left_out
+    if least < 1:
+        return -1, int(least)
+    return (-2 if uneven else -3 if unfilled else at), 0
+
+
+@jit
+def impossible_node(sums: Integers, totals: Integers, least: Integers, most: Integers, count: int) -> int:
+    """Return the first node with sums that no rows of it have, -1 for none.
+
+    The sums of n rows lie within n of the least and of the largest numbers; what they leave to the others as well.
+
+    Args:
+        sums: int64 [F, S, B, k], by column, node and bin.
+        totals: int64 [S, k] of all rows of each node.
+        least: int64 [S, k]: the least that each number is in a row of the node.
+        most: int64 [S, k]: the largest.
+        count: which of the k numbers counts rows.
+    """
+    columns, nodes, bins, k = sums.shape
+    first = nodes
+    for f in range(columns):
+        for s in range(first):
+            for b in range(bins):
+                rows = sums[f, s, b, count]
+                others = totals[s, count] - rows
+                for j in range(k):
+                    low = max(rows * least[s, j], totals[s, j] - others * most[s, j])
+                    high = min(rows * most[s, j], totals[s, j] - others * least[s, j])
+                    if not low <= sums[f, s, b, j] <= high:
+                        first = min(first, s)
+    return first if first < nodes else -1
+
+
 def goes_left(
     codes: Codes, rows: Groups, column: int, code: int, *, missing_left: bool = False, categories: Sequence[int] = ()
 ) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.kernels.leaf_signatures import merge_identical_rows
+from labelward.kernels.spectral import one_thread
 
 Floats = NDArray[np.float64]
 
@@ -87,9 +88,7 @@ class LeafGraph:
         total, leaves = float(self.size @ degree), half.shape[1]
         count = min(count, leaves)
         gram = (half.T @ half).tocsr()
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-        with threadpool_limits(1):  # so that the number of cores cannot change a rounding
+        with one_thread():
             if leaves <= max(_DENSE, 2 * count):
                 values, vectors = np.linalg.eigh(gram.toarray())
             else:

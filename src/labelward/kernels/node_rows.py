@@ -89,8 +89,10 @@ class NodeRows:
     def slots(self, nodes: Sequence[int]) -> NDArray[np.int32]:
         """Return int32 [total]: the position in ``nodes`` of each row's leaf, -1 for a row in none of them."""
         slot = np.full(self.total, -1, dtype=np.int32)
-        for position, node in enumerate(nodes):
-            slot[self._rows[node]] = position
+        if len(nodes):
+            leaves = [self._rows[node] for node in nodes]
+            sizes = [len(leaf) for leaf in leaves]
+            slot[np.concatenate(leaves)] = np.repeat(np.arange(len(nodes), dtype=np.int32), sizes)
         return slot
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError
 from labelward.jit import jit
+from labelward.kernels.class_counts import counts_of_flags, counts_of_gradients
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -141,12 +142,12 @@ class RowLayout:
         """
         self._check(sums)
         if self.classes:
-            others = sums[..., self.first_class :]
-            first = sums[..., self.count : self.first_class] - others.sum(axis=-1, keepdims=True)
-            return np.concatenate([first, others], axis=-1)
-        if self.implied == "count":
-            return -self.full(sums)[0]
-        raise ValueError("there are no class counts without flags")
+            counts = counts_of_flags(np.ascontiguousarray(sums).reshape(-1, self.k), self.count)
+        elif self.implied == "count":
+            counts = counts_of_gradients(np.ascontiguousarray(sums).reshape(-1, self.k), self.stored, self.count)
+        else:
+            raise ValueError("there are no class counts without flags")
+        return counts.reshape(*sums.shape[:-1], -1)
 
     def _check(self, sums: Integers) -> None:
         if sums.shape[-1:] != (self.k,):

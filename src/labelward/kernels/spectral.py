@@ -22,8 +22,10 @@ Reference: Shi and Malik 2000, whose points D^-1/2 x scikit-learn's spectral clu
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,16 +126,29 @@ def _leading(graph: _Graph, count: int, rng: np.random.Generator) -> tuple[Float
         values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
         return values[: -count - 1 : -1], vectors[:, : -count - 1 : -1]
     from scipy.sparse.linalg import LinearOperator, eigsh
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     def product(vector: Floats) -> Floats:
         return _product(*graph, vector.ravel())
 
-    with threadpool_limits(1):  # so that the number of cores cannot change a rounding
+    with one_thread():
         operator = LinearOperator((groups, groups), matvec=product, dtype=np.float64)
         values, vectors = eigsh(operator, k=count, which="LA", v0=start)
     order = np.argsort(-values, kind="stable")
     return values[order], vectors[:, order]
+
+
+def one_thread() -> contextlib.AbstractContextManager[None]:
+    """Keep linear algebra to one thread, so that the number of cores cannot change a rounding."""
+    manager: contextlib.AbstractContextManager[None] = _linear_algebra().limit(limits=1)
+    return manager
+
+
+@cache
+def _linear_algebra() -> Any:
+    """Return the control of the libraries of numpy and scipy, which takes milliseconds to find."""
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return ThreadpoolController()
 
 
 @jit

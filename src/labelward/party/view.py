@@ -103,7 +103,10 @@ class View:
 
     def first_trees(self, trees: int) -> View:
         """Return the view without what is of any but the first trees in which its party took part."""
-        return View(self._header, (entry for entry in self._entries if not _of_later_tree(entry, trees)))
+        return View(
+            self._header,
+            (entry for entry, tree in zip(self._entries, self._trees, strict=True) if tree is None or tree < trees),
+        )
 
     def first_epochs(self, epochs: int) -> View:
         """Return the view without what is of any but the first epochs of a split network's training."""
@@ -277,16 +280,21 @@ class View:
         return total.hexdigest()
 
     @cached_property
+    def _trees(self) -> tuple[int | None, ...]:
+        """By record the number of its tree."""
+        return tuple(map(_tree, self._entries))
+
+    @cached_property
     def _distinct_entries(self) -> tuple[TranscriptEntry, ...]:
         """All records except those that repeat one of an earlier attempt."""
         return self._entries if self.attempts == 1 else tuple(_deduplicate(self._entries))
 
 
-def _of_later_tree(entry: TranscriptEntry, trees: int) -> bool:
-    """Return whether a record is of a tree of this number, counted from 0, or of a later one."""
+def _tree(entry: TranscriptEntry) -> int | None:
+    """Return the number of the tree of which a record is; None for none."""
     if entry.kind not in ("received", "observed") or "tree" not in schema(entry.type).__struct_fields__:
-        return False
-    return bool((entry.step[0] if entry.step else _decode(entry).tree) >= trees)
+        return None
+    return int(entry.step[0] if entry.step else _decode(entry).tree)
 
 
 def _of_later_epoch(entry: TranscriptEntry, epochs: int) -> bool:

@@ -20,6 +20,7 @@ from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import VIEW
 from labelward.job import Job
 from labelward.runs.directory import relocate_table
+from labelward.runs.private_seeds import keep_seeds, resolve_seeds, stored_seeds
 from labelward.runs.secure_files import LOCK_FILE, atomic_write, directory_lock, output_errors, private_folder
 from labelward.runs.worker_process import check_jobs, worker_pool
 from labelward.studies.attribute_inference import ensure_attribute_inference
@@ -85,6 +86,9 @@ def run_study(
     with _claim_folder(out, study):
         planned = plan_study(study, out, parts=parts, datasets=datasets, seeds=seeds)
         audits = {out / task.path: job for task, job in planned.jobs.items()}
+        for folder, job in audits.items():
+            if job.tune is not None:
+                _keep_start(folder, job)
         failed = _run(audits, jobs, watch, study.attackers)
         ended = {task: job for task, job in planned.jobs.items() if out / task.path not in failed}
         searches = {task: job.tune for task, job in ended.items() if job.tune is not None}
@@ -263,7 +267,8 @@ def _audit(job: Job, folder: Path, attackers: Sequence[str]) -> str | None:
         kind: Literal["audit", "tune"] = "audit" if job.tune is None else "tune"
         relocate_table(folder, with_defaults(job), kind)
         if job.tune is not None:
-            tune(job, out=folder)
+            same_start = sorted(folder.parents[1].glob(f"*/{folder.name}"))
+            tune(job, out=folder, repeat=() if stored_seeds(folder) else (_start(folder),), beside=same_start)
             return None
         audit(job, folder, explained=False, attackers=attackers)
         for view in folder.glob(f"runs/*/*/{job.active.name}/{VIEW}"):
@@ -272,6 +277,19 @@ def _audit(job: Job, folder: Path, attackers: Sequence[str]) -> str | None:
     except (LabelwardError, MemoryError) as error:
         return str(error) or "out of memory"
     return None
+
+
+def _start(folder: Path) -> Path:
+    """Return the folder of the private draws that all searches of a start have, from that of one of them."""
+    return folder.parents[1] / "start" / folder.name
+
+
+def _keep_start(folder: Path, job: Job) -> None:
+    """Draw what the searches of a start have in common, if no other one of them has done so."""
+    start = _start(folder)
+    with output_errors(start):
+        start.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keep_seeds(start, resolve_seeds([party.name for party in job.parties], start))
 
 
 def _describe(folder: Path) -> str:

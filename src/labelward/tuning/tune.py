@@ -6,21 +6,22 @@ again, is told of those that are stored, and goes on with the rest; the number o
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labelward.errors import InputError, JobError, OutputError
+from labelward.errors import FileFormatError, InputError, JobError, OutputError
 from labelward.federation.components import check_job, with_defaults
 from labelward.federation.progress import Watch, no_log
 from labelward.job import Job, TuneSection, TuneVariable
-from labelward.runs.directory import check_output, locked_output
-from labelward.runs.private_seeds import keep_seeds, resolve_seeds
+from labelward.runs.directory import check_output, locked_output, stored_job
+from labelward.runs.private_seeds import Seeds, keep_seeds, resolve_seeds, stored_seeds
 from labelward.runs.secure_files import atomic_write, private_folder, write_json
 from labelward.runs.worker_process import check_jobs
 from labelward.tuning import ledger
@@ -65,6 +66,7 @@ def tune(
     force: bool = False,
     watch: Watch = no_log,
     repeat: Sequence[Path] = (),
+    beside: Sequence[Path] = (),
 ) -> TuneResult:
     """Search the settings of a job, or go on with what is missing, and measure the front again.
 
@@ -76,6 +78,8 @@ def tune(
         force: clear a folder of any search first.
         watch: hears how far it is.
         repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
+        beside: folders of searches of the same job by other strategies. Where they have the same private draws, their
+            trainings are taken over, so that none is made twice; each counts as an evaluation all the same.
 
     Raises:
         InputError: of any kind, before anything is written; or more than half of the trainings fail.
@@ -99,7 +103,7 @@ def tune(
         evaluator.plan = dataclasses.replace(plan, units=record.units)
         held = Ledger(out)
         with workers(evaluator, jobs) as evaluate:
-            run = _Tuning(evaluator, search, record, held, evaluate, watch)
+            run = _Tuning(evaluator, search, record, held, _made_beside(beside, job, private), evaluate, watch)
             asked = run.search_all()
             front = confirm(evaluator, run.measured, _front(section, asked), watch)
         result = TuneResult(record=record, evaluations=tuple(asked), front=tuple(front))
@@ -159,6 +163,31 @@ def _record(out: Path, evaluator: Evaluator) -> SearchRecord:
     return record
 
 
+def _made_beside(folders: Sequence[Path], job: Job, private: Seeds) -> dict[str, Evaluation]:
+    """Return by key what other searches trained, where all that its figures follow from is the same.
+
+    First trees are left out, since which of them count depends on the path of a search. What cannot be read, such as
+    the ledger of a search that ends just now, is trained again.
+    """
+    found: dict[str, Evaluation] = {}
+    for folder in folders if job.tune is not None and not job.tune.prefixes else ():
+        with contextlib.suppress(FileFormatError, OutputError, OSError):
+            other = stored_job(folder)
+            if other is not None and _figures_of(other) == _figures_of(job) and stored_seeds(folder) == private:
+                made = ledger.read_evaluations(folder)
+                found |= {each.key: each for each in made if each.status in ("done", "refused")}
+    return found
+
+
+def _figures_of(job: Job) -> str:
+    """Return a job without what only steers a search."""
+    section, same = job.tune or TuneSection(), TuneSection()
+    steering = ("search", "evaluations", "population", "constraints", "handling", "fidelity", "confirm", "margin")
+    return dataclasses.replace(
+        job, tune=dataclasses.replace(section, **{name: getattr(same, name) for name in steering})
+    ).to_toml()
+
+
 @dataclass
 class _Tuning:
     """The loop: ask, evaluate what is not known, tell."""
@@ -167,6 +196,7 @@ class _Tuning:
     search: Search
     record: SearchRecord
     held: Ledger
+    beside: Mapping[str, Evaluation]
     evaluate: Workers
     watch: Watch
     spent: float = 0.0
@@ -199,6 +229,8 @@ class _Tuning:
         missing = {}
         for task in tasks:
             key = self.evaluator.key(task)
+            if key in self.beside and key not in self.held.known:
+                self.held.add(self.beside[key])
             if key in self.held.known:
                 yield task, self.held.known[key]
             else:

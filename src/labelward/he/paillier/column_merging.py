@@ -161,18 +161,14 @@ class _Counting:
         return {columns: found[columns] for columns in sets}
 
     def _cost(self, columns: tuple[int, ...]) -> _Cost:
-        chosen = np.array(columns, np.int64)
+        chosen, size = np.array(columns, np.int64), self._n_groups + 1
+        groups = np.zeros(len(columns), np.int64)
         if fits_in_array(len(columns), self._n_groups, self.n):
-            counts = np.zeros((self._n_groups + 1,) * len(columns), np.int32)
-            keys = np.empty(self.n, np.int32)
-            self._loops.count_joint(self._groups, chosen, self._n_groups + 1, keys, counts.reshape(-1))
-            absent, filled = int(counts.flat[0]), counts > 0
-            filled.flat[0] = False
-            cells = int(np.count_nonzero(filled))
-            with_group = [cells - int(np.count_nonzero(filled.take(0, axis=at))) for at in range(len(columns))]
+            filled = np.zeros(size ** len(columns), np.bool_)
+            absent, cells = self._loops.count_filled(self._groups, chosen, size, filled, groups)
+            with_group = groups.tolist()
         elif self.n <= _FEW:
-            groups = np.zeros(len(columns), np.int64)
-            absent, cells = self._loops.count_sorted(self._groups, chosen, self._n_groups + 1, groups)
+            absent, cells = self._loops.count_sorted(self._groups, chosen, size, groups)
             with_group = groups.tolist()
         else:
             numbers, joint = joint_cells(self._groups, columns, self._n_groups)

@@ -59,6 +59,30 @@ def count_joint(
 
 
 @jit
+def count_filled(
+    groups: NDArray[np.int32],
+    columns: NDArray[np.int64],
+    size: int,
+    filled: NDArray[np.bool_],
+    with_group: NDArray[np.int64],
+) -> tuple[int, int]:
+    """As :func:`count_sorted`, for so few joint keys that ``filled``, of all that there could be, has room for them."""
+    absent, cells = 0, 0
+    for row in range(groups.shape[1]):
+        key = np.int64(0)
+        for column in columns:
+            key = key * size + groups[column, row] + 1
+        if key == 0:
+            absent += 1
+        elif not filled[key]:
+            filled[key] = True
+            cells += 1
+            for at in range(len(columns)):
+                with_group[at] += int(groups[columns[at], row] >= 0)
+    return absent, cells
+
+
+@jit
 def count_sorted(
     groups: NDArray[np.int32], columns: NDArray[np.int64], size: int, with_group: NDArray[np.int64]
 ) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from gmpy2 import mpz
@@ -105,8 +106,9 @@ class Packing:
 
     parts: tuple[PackedPart, ...]
 
-    @classmethod
-    def of(cls, layout: Layout, bits: int) -> Packing:
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(layout: Layout, bits: int) -> Packing:
         """Return the packing for keys of ``bits`` bits: signed totals below 2^(bits-2), thus below n/2."""
         capacity, widths = bits - 2, layout.widths()
         parts, start = [], 0
@@ -117,4 +119,4 @@ class Packing:
             chosen = widths[start:stop]
             parts.append(PackedPart(start=start, widths=chosen, fit=capacity // sum(chosen)))
             start = stop
-        return cls(parts=tuple(parts))
+        return Packing(parts=tuple(parts))

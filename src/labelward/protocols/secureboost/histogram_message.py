@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import CodecError, PeerError
 from labelward.he.base import CipherBlock, Layout, PrivateKey
-from labelward.kernels.histogram import level_sums
+from labelward.kernels.histogram import fill_cells, impossible_node, level_sums
 from labelward.kernels.node_rows import parent, sibling
 from labelward.kernels.split_search import CATEGORICAL, is_monotone
 from labelward.messages.base import Array
@@ -306,19 +306,15 @@ class CellMask:
                 bin that is not the fullest.
         """
         sums = np.zeros((*self.cells.shape, values.shape[1]), dtype=np.int64)
-        sums[self._sent()] = values
-        column, node = np.nonzero(self.implied >= 0)
-        others = sums[column, node].sum(axis=1)
-        sums[column, node, self.implied[column, node]] = totals[node] - others
-        rows = sums[..., count]
-        if (rows[self.cells] < 1).any():
-            reason = f"the sums leave {int(rows[self.cells].min())} rows to a filled cell"
-            raise CodecError(reason, code="peer-message")
-        in_column, in_node = rows.sum(axis=2), totals[:, count]
-        if ((in_column == in_node) & (in_node > 0) != (self.implied >= 0)).any() or (in_column > in_node).any():
+        used, rows = fill_cells(self.cells, self.implied, values, totals, count, sums)
+        if used == -1:
+            raise CodecError(f"the sums leave {rows} rows to a filled cell", code="peer-message", value=rows)
+        if used == -2:
             raise CodecError("the row counts of a column do not match its node", code="peer-message")
-        if (rows[column, node].argmax(axis=1) != self.implied[column, node]).any():
+        if used == -3:
             raise CodecError("the implied bin is not the fullest", code="peer-message")
+        if used != len(values):
+            raise ValueError(f"{len(values)} sums do not fit the cells that travel")
         return sums
 
     def _sent(self) -> NDArray[np.bool_]:
@@ -382,14 +378,14 @@ def receive_histograms(ctx: Context, request: HistogramRequest, private: Private
 def _check_range(request: HistogramRequest, block: HistogramBlock) -> None:
     """Refuse sums that no rows of the node have: those of n rows lie within n of the least and of the largest numbers,
     and what they leave to the other rows as well."""
-    for position, node in enumerate(request.wanted):
-        sums, total = block.sums[:, position], request.whole[node]
-        (least, most), rows = request.range_of[node], sums[..., request.count, None]
-        others = total[request.count] - rows
-        low = np.maximum(rows * least, total - others * most)
-        high = np.minimum(rows * most, total - others * least)
-        if ((sums < low) | (sums > high)).any():
-            raise request.error(f"sent sums that no rows of node {node} have", 0, node)
+    if not request.wanted:
+        return
+    whole = np.stack([request.whole[node] for node in request.wanted])
+    least, most = (np.stack(each) for each in zip(*map(request.range_of.__getitem__, request.wanted), strict=True))
+    position = impossible_node(block.sums, whole, least, most, request.count)
+    if position >= 0:
+        node = request.wanted[position]
+        raise request.error(f"sent sums that no rows of node {node} have", 0, node)
 
 
 def _block(

@@ -1,4 +1,4 @@
-"""Grouped integer sums, compiled; imported when the first sum is asked for."""
+"""Loops over the integers of rows and sums, compiled; imported when they are first asked for."""
 
 from __future__ import annotations
 
@@ -32,3 +32,16 @@ def group_sums(
             for j in range(k):
                 sums[column, group, j] += values[row, j]
     return present
+
+
+@jit
+def first_beyond(values: NDArray[np.int64], limits: NDArray[np.int64]) -> int:
+    """Return the lowest column of ``values[n, k]`` with an absolute value above its limit, -1 for none."""
+    n, k = values.shape
+    lowest = k
+    for row in range(n):
+        for column in range(lowest):
+            if values[row, column] > limits[column] or values[row, column] < -limits[column]:
+                lowest = column
+                break
+    return lowest if lowest < k else -1
