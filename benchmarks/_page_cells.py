@@ -14,14 +14,19 @@ MISSING = "–"
 
 
 def spread_cell(series: Series | None, places: int = 3) -> str:
-    """Return the mean with the least and the largest in brackets, and the number of seeds where it is small."""
+    """Return a :func:`range_cell` with the number of seeds where it is small."""
+    count = len(series or ())
+    few = f", {count} seed{'s' * (count > 1)}" if 0 < count < ALL_SEEDS else ""
+    return range_cell(series, places) + few
+
+
+def range_cell(series: Series | None, places: int = 3) -> str:
+    """Return the mean with the least and the largest in brackets."""
     if not series:
         return MISSING
     values = list(series.values())
     mean, low, high = (short_number(value, places) for value in (float(np.mean(values)), min(values), max(values)))
-    if len(values) == 1:
-        return f"{mean}, 1 seed"
-    return f"{mean} ({low} to {high})" + f", {len(values)} seeds" * (len(values) < ALL_SEEDS)
+    return mean if len(values) == 1 else f"{mean} ({low} to {high})"
 
 
 def short_number(value: float | None, places: int = 3) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from _page_cells import Series, markdown_table
+from _page_cells import Series, markdown_table, range_cell
 
 Figures = Mapping[str, Mapping[str, Mapping[str, Series]]]
 
@@ -26,16 +26,6 @@ def page_of(found: Figures) -> str:
     return "\n".join([_HEAD, *(section(found) for section in sections)])
 
 
-def _text(series: Series | None, *, places: int = 3) -> str:
-    if not series:
-        return "–"
-    values = list(series.values())
-    mean, low, high = (
-        f"{value:.{places}f}".replace("0.", ".") for value in (np.mean(values), min(values), max(values))
-    )
-    return mean if len(values) == 1 else f"{mean} ({low} to {high})"
-
-
 def _seeds(job: Mapping[str, Mapping[str, Series]]) -> str:
     counts = sorted({len(figures["AUC"]) for figures in job.values() if "AUC" in figures})
     return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
@@ -48,7 +38,7 @@ def _credit(found: Figures) -> str:
     jobs = {"labels, with a bottom model of the active party": found["active bottom"]["none"]}
     words = {"none": "labels, own columns left out", "labels, joined": "the same, joined by logistic regression"}
     jobs |= {words.get(name, f"`{name}`"): figures for name, figures in found["codings"].items()}
-    rows = [[title, *(_text(figures.get(name)) for name in names)] for title, figures in jobs.items()]
+    rows = [[title, *(range_cell(figures.get(name)) for name in names)] for title, figures in jobs.items()]
     about = f"""## Credit default
 
 {_seeds(found["codings"])}. 13,500 training rows are aligned and 8,100 the active party's alone; 2,400 validation and
@@ -168,7 +158,9 @@ def _heads(found: Figures) -> str:
     for job, size in (("heads", "13,500"), ("heads, fewer rows", "6,048")):
         for name, figures in found[job].items():
             if name != "none":
-                rows.append([size, f"`{name}`", *(_text(figures.get(each)) for each in ("spectral, either", "AUC"))])
+                rows.append(
+                    [size, f"`{name}`", *(range_cell(figures.get(each)) for each in ("spectral, either", "AUC"))]
+                )
     about = f"""## Heads of adversarial training
 
 The paper describes no heads. Here they have one hidden layer of 64 and a learning rate of .01; other rates and widths,
@@ -188,7 +180,7 @@ def _gradients(found: Figures) -> str:
     rows = [
         [
             words.get(name, f"`{name}`"),
-            *(_text({s: max(v, 1 - v) for s, v in figures.get(key, {}).items()}) for key in names),
+            *(range_cell({s: max(v, 1 - v) for s, v in figures.get(key, {}).items()}) for key in names),
         ]
         for name, figures in job.items()
     ]
@@ -215,7 +207,7 @@ def _columns(found: Figures) -> str:
     rows = []
     for count, job in jobs.items():
         coded = job["offset" if count else "none"]
-        rows.append([str(count), *(_text(kept(coded, name)) for name in ("spectral, either", "AUC"))])
+        rows.append([str(count), *(range_cell(kept(coded, name)) for name in ("spectral, either", "AUC"))])
     first, last = (
         float(np.mean(list(kept(job, "spectral, either").values()))) for job in (jobs[0]["none"], jobs[11]["offset"])
     )
@@ -235,7 +227,8 @@ def _criteo(found: Figures) -> str:
     names = ("spectral, either", "spectral, test rows", "norm, either", "norm, test rows", "AUC")
     words = {"none": "labels, own columns left out", "labels, joined": "the same, joined by logistic regression"}
     rows = [
-        [words.get(name, f"`{name}`"), *(_text(figures.get(each)) for each in names)] for name, figures in job.items()
+        [words.get(name, f"`{name}`"), *(range_cell(figures.get(each)) for each in names)]
+        for name, figures in job.items()
     ]
 
     def lowered(figure: str) -> str:
@@ -256,7 +249,7 @@ def _bank(found: Figures) -> str:
     jobs = {width: found[f"width {width}"]["none"] for width in (1, 4, 32) if f"width {width}" in found}
     if not jobs:
         return ""
-    rows = [[str(width), _text(job["inversion, auc"])] for width, job in jobs.items()]
+    rows = [[str(width), range_cell(job["inversion, auc"])] for width, job in jobs.items()]
     about = f"""## A column of another party
 
 {len(next(iter(jobs.values()))["AUC"])} seeds: `inversion` of `housing` on bank marketing, four parties, a linear top
