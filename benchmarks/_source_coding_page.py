@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from _page_cells import Series, markdown_table, range_cell
+from _page_cells import Series, markdown_table, mean_of, range_cell, seeds_text
 
 Figures = Mapping[str, Mapping[str, Mapping[str, Series]]]
 
@@ -27,8 +27,7 @@ def page_of(found: Figures) -> str:
 
 
 def _seeds(job: Mapping[str, Mapping[str, Series]]) -> str:
-    counts = sorted({len(figures["AUC"]) for figures in job.values() if "AUC" in figures})
-    return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    return seeds_text([len(figures["AUC"]) for figures in job.values() if "AUC" in figures])
 
 
 def _credit(found: Figures) -> str:
@@ -64,7 +63,7 @@ def _claims(found: Figures) -> str:
         rows.append([title, text, "yes" if holds else "**no**"])
 
     def mean(name: str, figure: str) -> float:
-        return float(np.mean(list(codings[name][figure].values())))
+        return mean_of(codings[name][figure])
 
     for name, expected in (("none", 0.600), ("offset", 0.568), ("l2", 0.564)):
         value = mean(name, "spectral, either")
@@ -93,7 +92,7 @@ def _claims(found: Figures) -> str:
         claim(f"sign of `{name}` has an AUC of at least .98", f"{value:.4f}", value >= 0.98)
     noisy = found.get("noisy labels", {}).get("randomized-response")
     if noisy:
-        value = float(np.mean(list(noisy["direct, accuracy"].values())))
+        value = mean_of(noisy["direct, accuracy"])
         claim("accuracy of the sign under `randomized-response`, ε = 1, at most .751", f"{value:.3f}", value <= 0.751)
     value = mean("marvell 4", "norm gradients, either")
     claim("length of gradients under `marvell`, s = 4, has an AUC of at most .58", f"{value:.3f}", value <= 0.58)
@@ -115,9 +114,7 @@ _BETAS = ("beta 0.05", "beta 0.5", "beta 2")
 def _beta_claims(job: Mapping[str, Mapping[str, Series]], slower: str, title: str) -> list[list[str]]:
     """Return the claims about ``beta``, of heads whose chains begin with a name."""
     names = ("logitboost", *(f"{slower}{each}" for each in _BETAS))
-    spectral, utility = (
-        [float(np.mean(list(job[name][figure].values()))) for name in names] for figure in ("spectral, either", "AUC")
-    )
+    spectral, utility = ([mean_of(job[name][figure]) for name in names] for figure in ("spectral, either", "AUC"))
     rows = []
     for name, value, expected in zip(("beta 0", *_BETAS), spectral, (0.608, 0.592, 0.580, 0.563), strict=True):
         rows.append((f"spectral of `{name}` is {expected:.3f} ± .02", f"{value:.3f}", abs(value - expected) <= 0.02))
@@ -208,9 +205,7 @@ def _columns(found: Figures) -> str:
     for count, job in jobs.items():
         coded = job["offset" if count else "none"]
         rows.append([str(count), *(range_cell(kept(coded, name)) for name in ("spectral, either", "AUC"))])
-    first, last = (
-        float(np.mean(list(kept(job, "spectral, either").values()))) for job in (jobs[0]["none"], jobs[11]["offset"])
-    )
+    first, last = (mean_of(kept(job, "spectral, either")) for job in (jobs[0]["none"], jobs[11]["offset"]))
     about = f"""## Columns of the active party
 
 {len(common)} seeds, `"offset"`; without columns nothing is coded, and the network is fitted to the labels. From none to
@@ -232,7 +227,7 @@ def _criteo(found: Figures) -> str:
     ]
 
     def lowered(figure: str) -> str:
-        base, coded = (float(np.mean(list(job[name][figure].values()))) for name in ("none", "logitboost"))
+        base, coded = (mean_of(job[name][figure]) for name in ("none", "logitboost"))
         return f"{base:.3f} to {coded:.3f}"
 
     about = f"""## The Criteo sample
