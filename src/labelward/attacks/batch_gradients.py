@@ -20,6 +20,7 @@ from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import validate_rows
 from labelward.attacks.row_ranking import TwoClassRanking
 from labelward.errors import DataError
+from labelward.kernels.encoded_columns import mean_and_deviation, standardized
 from labelward.messages.logistic import BatchRows, EncodedCategories, WeightGradient
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
@@ -115,8 +116,6 @@ def own_encoded_columns(view: View, own: AttackerData) -> Floats:
         if name in own.categories:
             parts.append(values[:, None] == np.array(codes))
             continue
-        known = values[~np.isnan(values)]
-        mean, deviation = (known.mean(), known.std()) if len(known) else (0.0, 0.0)
-        scaled = np.clip((values - mean) / (deviation or 1.0), -_CUT, _CUT)
-        parts.append(np.rint(np.where(np.isnan(scaled), 0.0, scaled) * _ROUND)[:, None] / _ROUND)
+        scaled = np.clip(standardized(values, *mean_and_deviation(values)), -_CUT, _CUT)
+        parts.append(np.rint(scaled * _ROUND)[:, None] / _ROUND)
     return np.hstack(parts)
