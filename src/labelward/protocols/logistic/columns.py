@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset
 from labelward.errors import JobError
-from labelward.kernels.encoded_columns import mean_and_deviation, standardized
-from labelward.protocols.logistic.fixed_point import MOST_COLUMNS, Codes, column_codes
+from labelward.kernels.encoded_columns import Codes, column_codes, mean_and_deviation, standardized
+from labelward.protocols.logistic.fixed_point import MOST_COLUMNS
 from labelward.protocols.logistic.params import LogisticRegression
 
 Floats = NDArray[np.float64]
