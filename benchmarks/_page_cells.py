@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -14,14 +14,29 @@ MISSING = "–"
 
 
 def spread_cell(series: Series | None, places: int = 3) -> str:
-    """Return the mean with the least and the largest in brackets, and the number of seeds where it is small."""
+    """Return a :func:`range_cell` with the number of seeds where it is small."""
+    few = f", {seeds_text([len(series)])}" if series and len(series) < ALL_SEEDS else ""
+    return range_cell(series, places) + few
+
+
+def range_cell(series: Series | None, places: int = 3) -> str:
+    """Return the mean with the least and the largest in brackets."""
     if not series:
         return MISSING
-    values = list(series.values())
-    mean, low, high = (short_number(value, places) for value in (float(np.mean(values)), min(values), max(values)))
-    if len(values) == 1:
-        return f"{mean}, 1 seed"
-    return f"{mean} ({low} to {high})" + f", {len(values)} seeds" * (len(values) < ALL_SEEDS)
+    figures = mean_of(series), min(series.values()), max(series.values())
+    mean, low, high = (short_number(value, places) for value in figures)
+    return mean if len(series) == 1 else f"{mean} ({low} to {high})"
+
+
+def mean_of(series: Series) -> float:
+    """Return the mean over the seeds."""
+    return float(np.mean(list(series.values())))
+
+
+def seeds_text(counts: Collection[int]) -> str:
+    """Return the least and the largest of numbers of seeds."""
+    least, most = min(counts), max(counts)
+    return (f"{least}" if least == most else f"{least} to {most}") + " seed" + "s" * (most != 1)
 
 
 def short_number(value: float | None, places: int = 3) -> str:

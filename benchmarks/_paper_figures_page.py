@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from _page_cells import Series, markdown_table, short_number, spread_cell
+from _page_cells import Series, markdown_table, mean_of, seeds_text, short_number, spread_cell
 
 from labelward.metrics.registry import find_metric
 from labelward.studies import find_study
@@ -139,10 +139,8 @@ def _sections(paper: _Paper) -> list[str]:
 
 def _introduction(paper: _Paper) -> str:
     study, present = paper.study, {key.dataset for _, key in paper.found}
-    counts = sorted({len(series) for series in paper.found.values()})
-    seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     sentences = [
-        f"`labelward study {study.name}`: {seeds} seed{'s' * (counts != [1])}.",
+        f"`labelward study {study.name}`: {seeds_text([len(series) for series in paper.found.values()])}.",
         PAPERS[study.name],
         study.remarks,
         *(
@@ -281,12 +279,8 @@ def _relative_sums(paper: _Paper, part: StudyPart, model: str, dataset: StudyDat
 def _mean_rate(paper: _Paper, part: StudyPart, model: str, defense: str) -> float | None:
     """Return the mean over datasets of the means over seeds."""
     found = [_relative_sums(paper, part, model, each).get(defense) for each in _shown(paper, part)]
-    means = [_mean(rates) for rates in found if rates]
+    means = [mean_of(rates) for rates in found if rates]
     return float(np.mean(means)) if means else None
-
-
-def _mean(series: Series) -> float:
-    return float(np.mean(list(series.values())))
 
 
 def _information(paper: _Paper, part: StudyPart) -> Iterator[str]:
@@ -346,7 +340,7 @@ def _compared(paper: _Paper, part: StudyPart) -> Iterator[tuple[FigureKey, float
             ours = _mean_rate(paper, part, key.model, key.defense)
         else:
             series = paper.found.get((part.settings[0], key))
-            ours = _mean(series) if series else None
+            ours = mean_of(series) if series else None
         if ours is not None:
             yield key, ours, printed
 

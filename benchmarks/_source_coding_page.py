@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from _page_cells import Series, markdown_table
+from _page_cells import Series, markdown_table, mean_of, range_cell, seeds_text
 
 Figures = Mapping[str, Mapping[str, Mapping[str, Series]]]
 
@@ -26,19 +26,8 @@ def page_of(found: Figures) -> str:
     return "\n".join([_HEAD, *(section(found) for section in sections)])
 
 
-def _text(series: Series | None, *, places: int = 3) -> str:
-    if not series:
-        return "–"
-    values = list(series.values())
-    mean, low, high = (
-        f"{value:.{places}f}".replace("0.", ".") for value in (np.mean(values), min(values), max(values))
-    )
-    return mean if len(values) == 1 else f"{mean} ({low} to {high})"
-
-
 def _seeds(job: Mapping[str, Mapping[str, Series]]) -> str:
-    counts = sorted({len(figures["AUC"]) for figures in job.values() if "AUC" in figures})
-    return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    return seeds_text([len(figures["AUC"]) for figures in job.values() if "AUC" in figures])
 
 
 def _credit(found: Figures) -> str:
@@ -48,7 +37,7 @@ def _credit(found: Figures) -> str:
     jobs = {"labels, with a bottom model of the active party": found["active bottom"]["none"]}
     words = {"none": "labels, own columns left out", "labels, joined": "the same, joined by logistic regression"}
     jobs |= {words.get(name, f"`{name}`"): figures for name, figures in found["codings"].items()}
-    rows = [[title, *(_text(figures.get(name)) for name in names)] for title, figures in jobs.items()]
+    rows = [[title, *(range_cell(figures.get(name)) for name in names)] for title, figures in jobs.items()]
     about = f"""## Credit default
 
 {_seeds(found["codings"])}. 13,500 training rows are aligned and 8,100 the active party's alone; 2,400 validation and
@@ -74,7 +63,7 @@ def _claims(found: Figures) -> str:
         rows.append([title, text, "yes" if holds else "**no**"])
 
     def mean(name: str, figure: str) -> float:
-        return float(np.mean(list(codings[name][figure].values())))
+        return mean_of(codings[name][figure])
 
     for name, expected in (("none", 0.600), ("offset", 0.568), ("l2", 0.564)):
         value = mean(name, "spectral, either")
@@ -103,7 +92,7 @@ def _claims(found: Figures) -> str:
         claim(f"sign of `{name}` has an AUC of at least .98", f"{value:.4f}", value >= 0.98)
     noisy = found.get("noisy labels", {}).get("randomized-response")
     if noisy:
-        value = float(np.mean(list(noisy["direct, accuracy"].values())))
+        value = mean_of(noisy["direct, accuracy"])
         claim("accuracy of the sign under `randomized-response`, ε = 1, at most .751", f"{value:.3f}", value <= 0.751)
     value = mean("marvell 4", "norm gradients, either")
     claim("length of gradients under `marvell`, s = 4, has an AUC of at most .58", f"{value:.3f}", value <= 0.58)
@@ -125,9 +114,7 @@ _BETAS = ("beta 0.05", "beta 0.5", "beta 2")
 def _beta_claims(job: Mapping[str, Mapping[str, Series]], slower: str, title: str) -> list[list[str]]:
     """Return the claims about ``beta``, of heads whose chains begin with a name."""
     names = ("logitboost", *(f"{slower}{each}" for each in _BETAS))
-    spectral, utility = (
-        [float(np.mean(list(job[name][figure].values()))) for name in names] for figure in ("spectral, either", "AUC")
-    )
+    spectral, utility = ([mean_of(job[name][figure]) for name in names] for figure in ("spectral, either", "AUC"))
     rows = []
     for name, value, expected in zip(("beta 0", *_BETAS), spectral, (0.608, 0.592, 0.580, 0.563), strict=True):
         rows.append((f"spectral of `{name}` is {expected:.3f} ± .02", f"{value:.3f}", abs(value - expected) <= 0.02))
@@ -168,7 +155,9 @@ def _heads(found: Figures) -> str:
     for job, size in (("heads", "13,500"), ("heads, fewer rows", "6,048")):
         for name, figures in found[job].items():
             if name != "none":
-                rows.append([size, f"`{name}`", *(_text(figures.get(each)) for each in ("spectral, either", "AUC"))])
+                rows.append(
+                    [size, f"`{name}`", *(range_cell(figures.get(each)) for each in ("spectral, either", "AUC"))]
+                )
     about = f"""## Heads of adversarial training
 
 The paper describes no heads. Here they have one hidden layer of 64 and a learning rate of .01; other rates and widths,
@@ -188,7 +177,7 @@ def _gradients(found: Figures) -> str:
     rows = [
         [
             words.get(name, f"`{name}`"),
-            *(_text({s: max(v, 1 - v) for s, v in figures.get(key, {}).items()}) for key in names),
+            *(range_cell({s: max(v, 1 - v) for s, v in figures.get(key, {}).items()}) for key in names),
         ]
         for name, figures in job.items()
     ]
@@ -215,10 +204,8 @@ def _columns(found: Figures) -> str:
     rows = []
     for count, job in jobs.items():
         coded = job["offset" if count else "none"]
-        rows.append([str(count), *(_text(kept(coded, name)) for name in ("spectral, either", "AUC"))])
-    first, last = (
-        float(np.mean(list(kept(job, "spectral, either").values()))) for job in (jobs[0]["none"], jobs[11]["offset"])
-    )
+        rows.append([str(count), *(range_cell(kept(coded, name)) for name in ("spectral, either", "AUC"))])
+    first, last = (mean_of(kept(job, "spectral, either")) for job in (jobs[0]["none"], jobs[11]["offset"]))
     about = f"""## Columns of the active party
 
 {len(common)} seeds, `"offset"`; without columns nothing is coded, and the network is fitted to the labels. From none to
@@ -235,11 +222,12 @@ def _criteo(found: Figures) -> str:
     names = ("spectral, either", "spectral, test rows", "norm, either", "norm, test rows", "AUC")
     words = {"none": "labels, own columns left out", "labels, joined": "the same, joined by logistic regression"}
     rows = [
-        [words.get(name, f"`{name}`"), *(_text(figures.get(each)) for each in names)] for name, figures in job.items()
+        [words.get(name, f"`{name}`"), *(range_cell(figures.get(each)) for each in names)]
+        for name, figures in job.items()
     ]
 
     def lowered(figure: str) -> str:
-        base, coded = (float(np.mean(list(job[name][figure].values()))) for name in ("none", "logitboost"))
+        base, coded = (mean_of(job[name][figure]) for name in ("none", "logitboost"))
         return f"{base:.3f} to {coded:.3f}"
 
     about = f"""## The Criteo sample
@@ -256,7 +244,7 @@ def _bank(found: Figures) -> str:
     jobs = {width: found[f"width {width}"]["none"] for width in (1, 4, 32) if f"width {width}" in found}
     if not jobs:
         return ""
-    rows = [[str(width), _text(job["inversion, auc"])] for width, job in jobs.items()]
+    rows = [[str(width), range_cell(job["inversion, auc"])] for width, job in jobs.items()]
     about = f"""## A column of another party
 
 {len(next(iter(jobs.values()))["AUC"])} seeds: `inversion` of `housing` on bank marketing, four parties, a linear top

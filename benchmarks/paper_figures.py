@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,10 +56,9 @@ def given(text: str) -> Given:
     return Given(find_study(name), Path(folder))
 
 
-def figures_of(found: Given) -> StudyFigures:
-    """Return the figures of all tasks of a study that have results."""
+def figures_of(found: Given, tasks: Sequence[StudyTask]) -> StudyFigures:
+    """Return the figures of those tasks of a study that have results."""
     study, folder = found
-    tasks = stored_tasks(found)
     jobs = {task: study.job(task, UNREAD, _pixels(task)) for task in tasks}
     figures = study_figures(
         StudyResult(study=study, parts=study.parts, datasets=study.datasets, seeds=study.seeds, jobs=jobs), folder
@@ -130,9 +129,9 @@ def main() -> None:
     chosen = parser.parse_args()
     stored = read(chosen.json)
     for name in dict.fromkeys(each.study.name for each in chosen.folders):
-        own = [each for each in chosen.folders if each.study.name == name]
-        print(f"{name}: {sum(len(stored_tasks(each)) for each in own)} tasks with results", flush=True)
-        stored["figures"][name] = nested(map(figures_of, own))
+        own = [(each, stored_tasks(each)) for each in chosen.folders if each.study.name == name]
+        print(f"{name}: {sum(len(tasks) for _, tasks in own)} tasks with results", flush=True)
+        stored["figures"][name] = nested(figures_of(each, tasks) for each, tasks in own)
     if chosen.folders:
         chosen.json.write_text(encode(stored), encoding="utf-8")
     if chosen.page:

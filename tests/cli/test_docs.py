@@ -183,6 +183,7 @@ def test_defaults_are_read_from_the_code() -> None:
     [
         ("_holder_study_page", "holder-study.json", "ref-pivodl.md"),
         ("_paper_figures_page", "paper-figures.json", "ref-paper-figures.md"),
+        ("_source_coding_page", "source-coding.json", "ref-source-coding.md"),
     ],
 )
 def test_a_page_of_figures_is_that_of_those_stored(

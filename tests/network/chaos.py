@@ -26,7 +26,7 @@ from typing import Any
 
 from companies import LISTENER, PATIENCE, Case, Companies, Process, companies
 from troubled import Proxy, Weather
-from undisturbed import DRAWS, Undisturbed, differences, differences_of, end_of, finished
+from undisturbed import DRAWS, Undisturbed, differences, end_of
 
 TWO = ("bank", "telco")
 NOISE = '[[defense]]\nkind = "randomized-response"\nepsilon = 1.0'
@@ -427,18 +427,18 @@ def _play_hostile(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
             time.sleep(0.005)
         codes = {each.party: each.popen.poll() for each in honest}
         disturbed = [f"hostile: {kind}"] if marker.exists() else []
-        if not disturbed or {*codes.values()} == {0}:
+        well = [party for party, code in codes.items() if code == 0]  # it may disturb the others alone
+        if not disturbed or len(well) == len(codes):
             running[hostile].wait()
-            assert {*codes.values()} == {0}, f"{plan}\n{codes}\n{made.told()}"
-            different = differences(end_of(made), undisturbed.of(case, 0))
-            assert not different, f"{plan}\ndiffers in {different}\n{made.told()}"
-            return Result(plan, disturbed, 1, time.monotonic() - began, 0)
-        before = [party for party, code in codes.items() if code == 0]  # that ended well, it disturbed the others alone
-        different = differences_of(finished(made, before), undisturbed.of(case, 0)) if before else []
+            assert len(well) == len(codes), f"{plan}\n{codes}\n{made.told()}"
+            well.append(hostile)
+        different = differences(end_of(made, well), undisturbed.of(case, 0)) if well else []
         assert not different, f"{plan}\ndiffers in {different}\n{made.told()}"
+        if hostile in well:
+            return Result(plan, disturbed, 1, time.monotonic() - began, 0)
         listens, named = hostile == case.parties[0] and not plan.relay, []
         for each in honest:
-            if each.party in before:
+            if each.party in well:
                 continue
             last = (each.errors.splitlines() or [""])[-1]
             assert codes[each.party] in (2, 3), f"{plan}\n{codes}\n{made.told()}"
@@ -452,7 +452,7 @@ def _play_hostile(plan: Plan, folder: Path, undisturbed: Undisturbed) -> Result:
         load = os.getloadavg()[0] / (os.cpu_count() or 1)
         allowed = NAMED_WITHIN * max(1.0, load)
         assert named_in < allowed, f"{plan}\ntook {named_in:.1f} s at a load of {load:.1f} a core\n{made.told()}"
-    seconds, kept = time.monotonic() - began, len(honest) - len(before) - len(named)
+    seconds, kept = time.monotonic() - began, len(honest) - len(well) - len(named)
     return Result(plan, disturbed, 1, seconds, 0, named_in=named_in, kept=kept)
 
 

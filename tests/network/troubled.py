@@ -37,7 +37,7 @@ class Proxy:
 
     Attributes:
         weather: see there.
-        carried: bytes that have arrived, towards the target and back.
+        carried: bytes that have arrived, toward the target and back.
     """
 
     def __init__(self, target: tuple[str, int], weather: Weather | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,28 +77,22 @@ class Undisturbed:
         return _ended(case, {party: out / party for party in case.parties}, utility)
 
 
-def end_of(companies: Companies) -> Ended:
-    """Return what a run over the network has left."""
-    active = companies.case.parties[0]
-    utility = json.loads((companies.run(active) / "party.json").read_text())["utility"]
+def end_of(companies: Companies, parties: Collection[str] | None = None) -> Ended:
+    """Return what a run over the network has left, at all parties or at those that have finished."""
     case = companies.case
-    return _ended(case, {party: companies.run(party) / party for party in case.parties}, utility)
-
-
-def finished(companies: Companies, parties: Iterable[str]) -> Ended:
-    """Return what a run has left at the parties that have finished, of which others have not."""
-    return _ended(companies.case, {party: companies.run(party) / party for party in parties}, {})
-
-
-def differences_of(found: Ended, wanted: Ended) -> list[str]:
-    """Return in what shares and views differ from those of the undisturbed run, in words."""
-    told = [f"the share of {party!r}" for party in found.shares if found.shares[party] != wanted.shares[party]]
-    return told + [f"the view of {party!r}" for party in found.views if found.views[party] != wanted.views[party]]
+    folders = {party: companies.run(party) / party for party in case.parties if parties is None or party in parties}
+    if len(folders) < len(case.parties):
+        return _ended(case, folders, {})
+    told = json.loads((companies.run(case.parties[0]) / "party.json").read_text())
+    return _ended(case, folders, told["utility"])
 
 
 def differences(found: Ended, wanted: Ended) -> list[str]:
-    """Return in what a run differs from the undisturbed one, in words."""
-    told = differences_of(found, wanted)
+    """Return in what a run differs from the undisturbed one, in words; metrics and accounts count at all parties."""
+    told = [f"the share of {party!r}" for party in found.shares if found.shares[party] != wanted.shares[party]]
+    told += [f"the view of {party!r}" for party in found.views if found.views[party] != wanted.views[party]]
+    if len(found.shares) < len(wanted.shares):
+        return told
     told += ["the metrics"] * (found.utility != wanted.utility)
     return told + ["the accounts of policies"] * (found.accounts != wanted.accounts)
 

@@ -48,7 +48,7 @@ def totals_of(level: dict[str, Any]) -> np.ndarray:
     return np.stack([level["values"][level["slot"] == node].sum(axis=0) for node in range(level["slots"])])
 
 
-def travelling(level: dict[str, Any], mask: CellMask) -> np.ndarray:
+def traveling(level: dict[str, Any], mask: CellMask) -> np.ndarray:
     """Return the sums that travel, from the groups that a party sums."""
     bins = max(level["sizes"])
     grouped = groups(level["codes"], level["slot"], bins, mask.implied)
@@ -67,7 +67,7 @@ def test_the_whole_follows_from_what_travels(level: dict[str, Any]) -> None:
     assert (again.cells == mask.cells).all()
     assert (again.implied == mask.implied).all()
     whole = level_sums(level["codes"], level["slot"], level["values"], level["slots"], bins)
-    assert again.fill(travelling(level, mask), totals_of(level), COUNT).tobytes() == whole.tobytes()
+    assert again.fill(traveling(level, mask), totals_of(level), COUNT).tobytes() == whole.tobytes()
 
 
 @given(level=levels())

@@ -13,12 +13,14 @@ from sklearn.metrics import roc_auc_score
 
 from labelward.attacks import ATTACKS
 from labelward.attacks.base import AuxiliaryKnowledge
+from labelward.attacks.batch_gradients import own_encoded_columns
 from labelward.data import RawTables, VerticalDataset, as_table, load_dataset, loading
 from labelward.errors import JobError, PeerError, PolicyError
 from labelward.federation.components import check_job, make_engine, make_policies, model_family, with_defaults
 from labelward.federation.simulation import SimulationResult, simulate_job
 from labelward.he.base import Layout
 from labelward.job import Job, parse_job
+from labelward.kernels.encoded_columns import LIMIT, column_codes, column_values
 from labelward.messages.base import Array, Message
 from labelward.messages.logistic import (
     BatchRows,
@@ -36,12 +38,9 @@ from labelward.protocols.family import attacker_data
 from labelward.protocols.logistic.columns import ColumnScale, encoded_columns, scales_of_party
 from labelward.protocols.logistic.descent import train_together
 from labelward.protocols.logistic.fixed_point import (
-    LIMIT,
     MOST_ROWS,
     STATISTICAL,
     BatchSums,
-    column_codes,
-    column_values,
     fixed_residuals,
     gradient_values,
     products,
@@ -263,13 +262,15 @@ def test_gradients_name_the_labels_of_small_batches() -> None:
 
 
 def many_categories(rows: int = 3000) -> dict[str, Any]:
-    """Return a table whose column ``kind`` has 200 categories, of which most are rare."""
+    """Return a table whose column ``kind`` has 200 categories, of which most are rare; a value of ``z`` is cut."""
     rng = np.random.default_rng(11)
     odds = 1 / np.arange(1, 201)
     kind = rng.choice(200, rows, p=odds / odds.sum())
     x = rng.normal(size=rows)
     label = (x + rng.logistic(size=rows) > 0).astype(int)
-    return {"x": x, "z": rng.normal(size=rows), "kind": [f"k{each:03}" for each in kind], "label": label}
+    z = rng.normal(size=rows)
+    z[0] = 1e3
+    return {"x": x, "z": z, "kind": [f"k{each:03}" for each in kind], "label": label}
 
 
 def test_rare_categories_have_no_column(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,9 +288,12 @@ def test_rare_categories_have_no_column(monkeypatch: pytest.MonkeyPatch) -> None
     for limit in (10, 0):
         monkeypatch.setattr("labelward.protocols.logistic.columns.LEAST_IN_BATCH", limit)
         ended = trained(job, made)
-        scale = ended.shares["telco"].scales[1]
+        scales = ended.shares["telco"].scales
+        scale = scales[1]
         guess = attack(ended.views["telco"], own, aux, rng=np.random.default_rng(0))
         assert guess.scores is not None
+        encoded = column_values(encoded_columns(scales, made.parties[1].train))
+        np.testing.assert_array_equal(own_encoded_columns(ended.views["telco"], own), encoded)
         if limit:
             assert scale.kept == tuple(code for code in range(1, len(counts)) if counts[code] >= least)
             assert len(scale.kept) > 3

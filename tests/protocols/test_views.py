@@ -431,7 +431,7 @@ def test_stored_views_equal_those_in_memory(tmp_path: object) -> None:
 
 
 def test_meters_and_transcripts_count_the_same(secret: Run) -> None:
-    """Messages and bytes by type: as metered, as recorded, as travelled."""
+    """Messages and bytes by type: as metered, as recorded, as traveled."""
     for party, view in secret.views.items():
         meter, frames = secret.meters[party], secret.wires[party].sent
         counts = view.counts()

@@ -85,7 +85,8 @@ def test_figures_of_folders_are_merged_and_the_others_stay(
 
 def test_information_by_tree_is_stored(script: ModuleType, tmp_path: Path) -> None:
     run_study(small(INSTANCE_CLUSTERING), tmp_path / "study", parts=["figure 3"], datasets=["synthetic1"], seeds=1)
-    found = script.nested([script.figures_of(script.given(f"ica={tmp_path / 'study'}"))])
+    given = script.given(f"ica={tmp_path / 'study'}")
+    found = script.nested([script.figures_of(given, script.stored_tasks(given))])
     columns = found["fifty-trees"]["synthetic1"]["secureboost"]["none"]
     assert [name for name in columns if name.startswith("tree")] == ["tree 1", "tree 2"]
     assert columns["tree 1"]["0"] > 0

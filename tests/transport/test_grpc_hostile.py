@@ -84,7 +84,7 @@ def test_a_peer_that_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatc
         assert session is not None
         assert session.backlog <= most
         assert shop.peers["telco"].progress.held_bytes <= 2 * limit + 4096
-        with blamed("telco", "peer-message", about="not begun" if ahead else "without acknowledgements"):
+        with blamed("telco", "peer-message", about="not begun" if ahead else "without acknowledgments"):
             drain(ends["shop"])
         with blamed("shop", "peer-message") as claimed:
             drain(ends["bank"])

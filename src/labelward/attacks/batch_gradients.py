@@ -20,14 +20,13 @@ from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import validate_rows
 from labelward.attacks.row_ranking import TwoClassRanking
 from labelward.errors import DataError
+from labelward.kernels.encoded_columns import column_codes, column_values, mean_and_deviation, standardized
 from labelward.messages.logistic import BatchRows, EncodedCategories, WeightGradient
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
 
 Floats = NDArray[np.float64]
 
-_CUT, _ROUND = 16.0, 1 << 15
-"""Standardized values beyond the first are cut; a value is a multiple of one over the second."""
 _SURE = 1e-8
 """Part of a row that the equations may leave open where its residual counts as certain."""
 
@@ -114,9 +113,6 @@ def own_encoded_columns(view: View, own: AttackerData) -> Floats:
     for name, codes, values in zip(own.columns, kept, own.features.T, strict=True):
         if name in own.categories:
             parts.append(values[:, None] == np.array(codes))
-            continue
-        known = values[~np.isnan(values)]
-        mean, deviation = (known.mean(), known.std()) if len(known) else (0.0, 0.0)
-        scaled = np.clip((values - mean) / (deviation or 1.0), -_CUT, _CUT)
-        parts.append(np.rint(np.where(np.isnan(scaled), 0.0, scaled) * _ROUND)[:, None] / _ROUND)
-    return np.hstack(parts)
+        else:
+            parts.append(standardized(values, *mean_and_deviation(values))[:, None])
+    return column_values(column_codes(np.hstack(parts)))

@@ -19,7 +19,6 @@ from labelward.errors import DependencyError, whole_interrupts
 
 if TYPE_CHECKING:
     from labelward.job import Job
-    from labelward.runs.schema import ResultRow
 
 DEMO_JOB = "quickstart.toml"
 
@@ -109,7 +108,7 @@ def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, jso
     warn_insecure(insecure_settings(job), ahead=True)
     warn_of_model(job)
     from labelward.auditing.audit import audit as run_audit
-    from labelward.runs.malicious_runs import diverged_runs
+    from labelward.report.load import read_audit
 
     try:
         with whole_interrupts(), ProgressDisplay("starting", quiet=quiet) as progress:
@@ -124,17 +123,10 @@ def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, jso
     if json:
         print_json(as_json(out, page, rows))
         return
-    print_summary(rows, job.leakage.budget, diverged_runs(out), _training_rows(out, rows))
+    stored = read_audit(out)
+    print_summary(rows, job.leakage.budget, stored.diverged, stored.training_rows)
     if page is not None:
         typer.echo(f"report: {page}")
-
-
-def _training_rows(out: Path, rows: Sequence[ResultRow]) -> int | None:
-    """Return the number of training rows, if the details of the first run are stored."""
-    from labelward.runs.schema import read_run
-
-    run = read_run(out, rows[0].defense, rows[0].seed) if rows else None
-    return None if run is None else next((seen.rows for seen in run.seen.values()), None)
 
 
 def _write_page(out: Path) -> Path | None:

@@ -355,7 +355,7 @@ class _TracedContext(Context):
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the time of a phase, and not towards the one around it."""
+        """Count the time of a phase, and not toward the one around it."""
         outer = self._switch(name)
         try:
             yield

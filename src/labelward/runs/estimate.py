@@ -14,7 +14,7 @@ class DeploymentEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         seconds: from the first message to the last; what a party encrypts ahead while it waits is not deducted.
         own: seconds of work by party, waiting excluded.
         line: seconds of transmission. Encrypted rows travel while further rows are encrypted and prepared, so that only
-            the slowest of the three counts towards ``seconds``; sums and answers are waited for.
+            the slowest of the three counts toward ``seconds``; sums and answers are waited for.
         waiting: seconds of round trips.
         turns: number of round trips.
     """

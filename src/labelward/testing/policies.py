@@ -242,7 +242,7 @@ class PolicyContract:
         assert not {"kind", "party", "chain"} & set(self.make().parameters())
 
     def test_its_points_exist(self) -> None:
-        """It acts somewhere; and a method that is meant as a point is not misspelt."""
+        """It acts somewhere; and a method that is meant as a point is not misspelled."""
         policy = self.make()
         assert policy.points
         assert policy.points <= set(POINTS)
@@ -250,7 +250,7 @@ class PolicyContract:
         assert own <= set(POINTS)
 
     def test_it_asks_for_the_counts_that_it_needs(self) -> None:
-        """Class counts at an instance space exist only where they travelled."""
+        """Class counts at an instance space exist only where they traveled."""
         policy = self.make()
         assert policy.purities or "before_instance_space" not in policy.points
 

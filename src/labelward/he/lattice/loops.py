@@ -85,7 +85,7 @@ def to_values(ring: Ring, x: Reals) -> None:
 
 @jit
 def to_coefficients(ring: Ring, x: Reals, out: Reals) -> None:
-    """Transform each [..., 2, n] of values, at most 1.6·q, to balanced coefficients; ``x`` stays."""
+    """Transform values [..., 2, n], at most 1.6·q, to balanced coefficients; ``x`` stays, unless it is ``out``."""
     n = ring.n
     flat, target, scratch = x.reshape(-1, 2, n), out.reshape(-1, 2, n), np.empty((n // 8, 8))
     for i in range(len(flat)):
@@ -125,14 +125,11 @@ def encrypt_rows(ring: Ring, product_of: Reals, errors: Int64s, digits: Int64s, 
     Row r gets [X^r·(a·s_k + e_k)]_0 + digit·step·q1.
     """
     n = ring.n
-    coefficients, values = np.empty(n), np.empty((n // 8, 8))
+    to_coefficients(ring, product_of, product_of)
     for k in range(digits.shape[1]):
         for prime in range(2):
-            t = ring.transforms[prime]
-            q, back = t.constants[0], t.constants[1]
-            values.reshape(-1)[:] = product_of[k, prime]
-            inverse(n, values, coefficients, t.constants, t.first_back, t.later_back)
-            whole = np.int64(q)
+            q, back = ring.transforms[prime].constants[:2]
+            coefficients, whole = product_of[k, prime], np.int64(q)
             for r in range(len(digits)):
                 found = coefficients[0] + errors[k, 0] if r == 0 else -(coefficients[n - r] + errors[k, n - r])
                 if prime == 0:

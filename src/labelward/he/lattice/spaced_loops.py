@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labelward.he.lattice.loops import SETTLE, Int32s, divided, product, reduced, residue, settle
+from labelward.he.lattice.loops import SETTLE, Int32s, divided, product, reduced, residue, settle, to_coefficients
 from labelward.he.lattice.ring import PRIMES, Int64s, Reals, Ring
 from labelward.he.lattice.transform_ir import (
     add_product,
@@ -28,15 +28,12 @@ def encrypt(
     ``product_of`` [k, 2, n] are a·s_k, destroyed; ``errors`` [k, n]; ``digits`` [rows, k]; ``step`` is step·q1 mod q0.
     """
     n, count = ring.n, out.shape[1]
-    coefficients, values = np.empty(n), np.empty((n // 8, 8))
+    to_coefficients(ring, product_of, product_of)
     last = spacing * len(digits) - 1  # where coefficient 0 travels
     for k in range(digits.shape[1]):
         for prime in range(2):
-            t = ring.transforms[prime]
-            q, back = t.constants[0], t.constants[1]
-            values.reshape(-1)[:] = product_of[k, prime]
-            inverse(n, values, coefficients, t.constants, t.first_back, t.later_back)
-            whole = np.int64(q)
+            q, back = ring.transforms[prime].constants[:2]
+            coefficients, whole = product_of[k, prime], np.int64(q)
             for j in range(count):
                 i = j - last if j >= last else j - last + n
                 out[k, j, prime] = residue(coefficients[i] + errors[k, i], whole)

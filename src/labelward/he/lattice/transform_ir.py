@@ -4,8 +4,8 @@ The same code becomes AVX-512, AVX2 or NEON; nothing in it is particular to a pr
 the method (``ring.py``), so no fast-math flag may be set; where the processor has none, LLVM calls the C library's.
 
 One pass is three levels on eight vectors in registers. :func:`forward` makes the first pass from coefficients,
-:func:`forward_bits` from a byte of bits at each place; both write [n/8, 8]. :func:`forward_add` is the latter with the
-product by another polynomial and the sum in the last pass.
+:func:`forward_signs` from bits at each place; both write [n/8, 8]. :func:`forward_add` is the latter with the product
+by another polynomial and the sum in the last pass.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ class _Arithmetic:
     def reduce(self, x: Any) -> Any:
         quotient = self.round(self.b.fmul(x, self.inverse))
         return self.b.call(self._fma, [quotient, self.minus_q, x])
+
+    def times(self, x: Any, w: Any) -> Any:
+        """Return x·w modulo q, balanced; x may be a sum or a difference."""
+        return self.reduce(self.product(self.reduce(x), w))
 
     def three_levels(self, v: list[Any], factors: Sequence[Any]) -> list[Any]:
         """Split eight values at distance 4, 2 and 1."""
@@ -242,8 +246,7 @@ def _inverse_few(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, late
     lanes = _transposed(b, [b.load(total) for total in totals])
     while len(lanes) > 1:
         lanes = [b.fadd(low, high) for low, high in zip(lanes[::2], lanes[1::2], strict=True)]
-    found = a.reduce(a.product(a.reduce(lanes[0]), a.scale))
-    b.store(found, b.bitcast(out, _VECTORS), align=8)
+    b.store(a.times(lanes[0], a.scale), b.bitcast(out, _VECTORS), align=8)
 
 
 def _forward_signs(
@@ -294,8 +297,7 @@ def _divide(b: ir.IRBuilder, n: Any, x: Any, y: Any, back: Any, out: Any, consta
     factor = a.splat(back, 0)
     with _loop(b, b.lshr(n, _i64(3))) as place:
         i = place.index
-        difference = a.reduce(b.fsub(_load(b, x, i), _load(b, y, i)))
-        _store(b, a.reduce(a.product(difference, factor)), out, i)
+        _store(b, a.times(b.fsub(_load(b, x, i), _load(b, y, i)), factor), out, i)
 
 
 def _divide_noisy(
@@ -307,8 +309,7 @@ def _divide_noisy(
         i = place.index
         error = b.sitofp(b.load(_at(b, small, i), align=1), VECTOR)
         low = second.reduce(b.fadd(_load(b, y, i), error))
-        difference = a.reduce(b.fsub(b.fadd(_load(b, x, i), error), low))
-        _store(b, a.reduce(a.product(difference, factor)), out, i)
+        _store(b, a.times(b.fsub(b.fadd(_load(b, x, i), error), low), factor), out, i)
 
 
 _INTEGERS = ir.VectorType(I64, _LANES)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset
 from labelward.errors import JobError
-from labelward.protocols.logistic.fixed_point import MOST_COLUMNS, Codes, column_codes
+from labelward.kernels.encoded_columns import Codes, column_codes, mean_and_deviation, standardized
+from labelward.protocols.logistic.fixed_point import MOST_COLUMNS
 from labelward.protocols.logistic.params import LogisticRegression
 
 Floats = NDArray[np.float64]
@@ -40,18 +41,14 @@ class ColumnScale(msgspec.Struct, frozen=True, kw_only=True):
         if categories:
             kept = [code for code in range(1, categories) if np.count_nonzero(values == code) >= least]
             return cls(kept=tuple(kept))
-        known = values[~np.isnan(values)]
-        if not len(known):
-            return cls()
-        deviation = float(known.std())
-        return cls(mean=float(known.mean()), deviation=deviation if deviation > 0 else 1.0)
+        mean, deviation = mean_and_deviation(values)
+        return cls(mean=mean, deviation=deviation)
 
     def encoded(self, values: Floats) -> Floats:
         """Return the column's numbers, float64 [rows, columns that it becomes]."""
         if self.kept is not None:
             return np.asarray(values[:, None] == np.array(self.kept), dtype=np.float64)
-        scaled = (values - self.mean) / self.deviation
-        return np.asarray(np.where(np.isnan(scaled), 0.0, scaled)[:, None])
+        return standardized(values, self.mean, self.deviation)[:, None]
 
 
 def scales_of_party(params: LogisticRegression, party: PartyDataset) -> tuple[ColumnScale, ...]:

@@ -10,11 +10,10 @@ from scipy.special import expit
 
 from labelward.data import PartyDataset
 from labelward.errors import JobError
+from labelward.kernels.encoded_columns import Codes, column_values
 from labelward.protocols.common.row_batches import epoch_order
 from labelward.protocols.logistic.columns import encoded_columns, scales_of_party
 from labelward.protocols.logistic.fixed_point import (
-    Codes,
-    column_values,
     fixed_residuals,
     fixed_scores,
     gradient_values,

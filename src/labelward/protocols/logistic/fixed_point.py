@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from labelward.errors import PeerError
 from labelward.he.base import Groups, Layout
+from labelward.kernels.encoded_columns import BITS, FRACTION, Codes
 from labelward.rng import SecureRandom
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Codes = NDArray[np.int32]
 
 STATISTICAL = 40
 """Bits by which masks are longer than what they hide."""
@@ -35,26 +35,13 @@ MOST_ROWS = 1 << 15
 MOST_COLUMNS = 1 << 14
 """Encoded columns of a party, at most."""
 
-_FRACTION = 15  # bits of a column behind the point
-_DIGIT, _DIGITS = 4, 5
+_DIGIT = 4
+_DIGITS = BITS // _DIGIT
 _VALUES = (1 << _DIGIT) - 1  # digit values that count
-_OFFSET = 1 << (_DIGIT * _DIGITS - 1)
+_OFFSET = 1 << (BITS - 1)
 _RESIDUAL = 27  # bits of a residual behind the point
 _MASK, _SLOT = 61, 62  # bits of a mask, and of a masked sum
 _SCORE = 40  # bits of a score behind the point
-
-LIMIT = (_OFFSET - 1) / (1 << _FRACTION)
-"""Largest absolute value of an encoded column; standardized values beyond it are cut."""
-
-
-def column_codes(values: Floats) -> Codes:
-    """Return encoded columns as integers, int32, of the same shape; values beyond :data:`LIMIT` are cut."""
-    return np.rint(np.clip(values, -LIMIT, LIMIT) * (1 << _FRACTION)).astype(np.int32)
-
-
-def column_values(codes: Codes) -> Floats:
-    """Return the numbers that :func:`column_codes` encoded."""
-    return codes / np.float64(1 << _FRACTION)
 
 
 def fixed_scores(scores: Floats) -> Integers:
@@ -84,7 +71,7 @@ def products(codes: Codes, residuals: Integers) -> Integers:
 
 def gradient_values(products: Integers) -> Floats:
     """Return products as numbers."""
-    return products / 2.0 ** (_FRACTION + _RESIDUAL)
+    return products / 2.0 ** (FRACTION + _RESIDUAL)
 
 
 @dataclass(frozen=True)

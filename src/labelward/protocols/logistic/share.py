@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import DataError
+from labelward.kernels.encoded_columns import column_values
 from labelward.party.evidence import Evidence
 from labelward.protocols.common.json_share import JsonShare
 from labelward.protocols.logistic.columns import ColumnScale, encoded_columns
-from labelward.protocols.logistic.fixed_point import column_values
 
 Floats = NDArray[np.float64]
 

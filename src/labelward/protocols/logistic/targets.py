@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from labelward.errors import PolicyError
+from labelward.kernels.encoded_columns import column_values
 from labelward.party.context import Context
 from labelward.policy.base import LocalModel, TrainingTargets
 from labelward.protocols.logistic.descent import OwnWeights, train_together
-from labelward.protocols.logistic.fixed_point import column_values
 
 Floats = NDArray[np.float64]
 

@@ -110,7 +110,7 @@ class SecureSums:
         return total
 
     def contribute(self, own: Integers, to: Collection, layout: Layout) -> None:
-        """Send a holder's own sums, int64 [1, n, k], towards the opener."""
+        """Send a holder's own sums, int64 [1, n, k], toward the opener."""
         ctx, receiver = self.ctx, to.adder if self._private is not None else to.opener
         if receiver == ctx.party:
             return

@@ -155,7 +155,7 @@ def uses_of(certificate: x509.Certificate) -> set[Use]:
 def _distrusted(
     leaf: x509.Certificate, above: list[x509.Certificate], trusted: Sequence[x509.Certificate], at: datetime
 ) -> tuple[Code, str] | None:
-    """Return why a chain leads to no trusted authority, following it upwards; None where it seems to."""
+    """Return why a chain leads to no trusted authority, following it upward; None where it seems to."""
     known = ", ".join(sorted({certificate_title(each.subject) for each in trusted}))
     current, left = leaf, list(above)
     while True:

@@ -340,7 +340,7 @@ class PassiveCoordinator(_Coordinator):
                     raise _restarted(self.active.name, self._called)
                 self._notify("saved", records.ShareSaved())
                 self._wait([self.active], began)
-            self._known = True  # blocks the acknowledgement until the run is marked; it stays blocked if marking fails
+            self._known = True  # blocks the acknowledgment until the run is marked; it stays blocked if marking fails
         mark()
         node.log("finished", {})
         self._known = False

@@ -20,7 +20,7 @@ HELLO: Final = 1
 DATA: Final = 2
 """Party to party, sealed: a numbered record that arrives exactly once."""
 CONTROL: Final = 3
-"""Party to party, sealed: acknowledgements and heartbeats."""
+"""Party to party, sealed: acknowledgments and heartbeats."""
 REFUSAL: Final = 4
 """Party to party: why a handshake was refused; text for people, believed by nobody."""
 ABSENT: Final = 5

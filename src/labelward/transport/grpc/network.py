@@ -40,7 +40,7 @@ from labelward.transport.grpc.session_handshake import VERSION
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
 
-_FLUSH: Final = 5.0  # seconds to wait, at the end, for acknowledgements of what was sent last
+_FLUSH: Final = 5.0  # seconds to wait, at the end, for acknowledgments of what was sent last
 
 
 class Network:
@@ -148,7 +148,7 @@ class Network:
         return infos
 
     def close(self) -> None:
-        """Wait a few seconds for acknowledgements, send good-bye, and end all threads."""
+        """Wait a few seconds for acknowledgments, send good-bye, and end all threads."""
         if self._closed.is_set():
             return
         self._side.acknowledge()
@@ -195,7 +195,7 @@ class Network:
                 self._hub_client.tick()
 
     def _flush(self) -> None:
-        """Wait for acknowledgements of the peers that are still connected."""
+        """Wait for acknowledgments of the peers that are still connected."""
         until, lock = time.monotonic() + min(_FLUSH, self.endpoint.timeout), self._node.lock
         silence = silence_limit(self.endpoint.heartbeat)
         with lock:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from labelward.transport.certificates import Credentials
 
-_FLOODED = "keeps sending without acknowledgements"
+_FLOODED = "keeps sending without acknowledgments"
 
 
 class Node:

@@ -1,4 +1,4 @@
-"""State towards one other party: handshake (:mod:`.session_handshake`), session, and progress of the run.
+"""State toward one other party: handshake (:mod:`.session_handshake`), session, and progress of the run.
 
 - Without a session, the party sends greetings repeatedly while there is a connection.
 - The identity of a peer's process is first a *candidate*: its certificate is valid. Only a signature over the own
@@ -54,7 +54,7 @@ class PeerRates:
     """How often a peer may do what an honest one does rarely; more is no accident, and ends the run with its name."""
 
     greetings: Rate = field(default_factory=lambda: Rate(60, 5))  # more are dropped
-    controls: Rate = field(default_factory=lambda: Rate(100, 20))  # but for acknowledgements and answers
+    controls: Rate = field(default_factory=lambda: Rate(100, 20))  # but for acknowledgments and answers
     resends: Rate = field(default_factory=lambda: Rate(30, 1))  # in windows, as often as a party may connect
     notes: Rate = field(default_factory=lambda: Rate(1000, 10))  # about attempts
     useless: Rate = field(default_factory=lambda: Rate(10_000, 200))  # repeated, out of order, of an earlier session
@@ -82,7 +82,7 @@ class CandidateSession:
 
 
 class Peer:
-    """State towards one other party.
+    """State toward one other party.
 
     Attributes:
         session: the present session; None before the first.

@@ -2,7 +2,7 @@
 
 State of one side; the other has the same:
 
-- sending: the ``next`` number; sealed records without acknowledgement, at most ``WINDOW`` bytes and ``RECORDS``; the
+- sending: the ``next`` number; sealed records without acknowledgment, at most ``WINDOW`` bytes and ``RECORDS``; the
   ``generation``, which counts how often all of these were sent again;
 - receiving: the ``expected`` number; the last generation of the peer that was ``seen``.
 
@@ -17,7 +17,7 @@ Rules:
 4. Connections keep order, so *sent* above *expected* means loss: heartbeats alone detect a lost tail.
 5. A resend request is honored only if the requester has seen the present generation; each loss causes one resend,
    however often it is requested. It is requested once in a generation, and again after a while.
-6. Acknowledgements stop while more than ``BACKLOG`` bytes wait for the program; then the window of the peer fills up.
+6. Acknowledgments stop while more than ``BACKLOG`` bytes wait for the program; then the window of the peer fills up.
    While the program itself waits for room to send, they go on until ``limit`` bytes: else two parties that send much
    to each other would wait for ever.
 
@@ -43,7 +43,7 @@ WINDOW: Final = 12 * 1024 * 1024
 RECORDS: Final = 4096
 """Records that may be under way to one peer; a loss repeats no more."""
 BACKLOG: Final = 8 * 1024 * 1024
-"""Bytes of complete messages that may wait for the program before acknowledgements stop."""
+"""Bytes of complete messages that may wait for the program before acknowledgments stop."""
 HELD: Final = 4 * 1024 * 1024
 """Bytes that a peer may send for attempts that have not begun here."""
 
@@ -97,7 +97,7 @@ class Session:
 
     @property
     def flooded(self) -> bool:
-        """Whether the peer sent on without acknowledgements; a window of short messages takes thrice its size here."""
+        """Whether the peer sent on without acknowledgments; a window of short messages takes thrice its size here."""
         return self.backlog > self._limit + 3 * WINDOW + self._largest
 
     # -- sending ---------------------------------------------------------------------------------------------------

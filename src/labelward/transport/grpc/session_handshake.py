@@ -1,7 +1,7 @@
 """Session handshake: mutual authentication of two processes, and the keys that only these two have.
 
 At its start each process draws an *incarnation* and, for each peer, one X25519 key. Together with protocol version,
-run, both names and the certificate chain they are its identity towards this peer. A :class:`Greeting` carries the
+run, both names and the certificate chain they are its identity toward this peer. A :class:`Greeting` carries the
 sender's identity, the hash of the receiver's identity that it has ``seen``, and a signature over both hashes with the
 key of its certificate. A session belongs to two processes: it outlives every connection, and a replayed identity leads
 to keys that nobody has.
@@ -40,7 +40,7 @@ _LABEL = b"labelward session 1"
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True, array_like=True):
-    """Identity of one process towards one peer; constant for the life of the process."""
+    """Identity of one process toward one peer; constant for the life of the process."""
 
     version: int
     run: str
