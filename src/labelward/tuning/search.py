@@ -23,7 +23,8 @@ from labelward.tuning.pareto import ranks_of
 from labelward.tuning.space import Setting, Value, Variable
 
 BATCH = 2
-"""Settings that a strategy which learns from each asks for at a time; fixed, so that workers change nothing."""
+"""Settings that a strategy which learns from each asks for at a time; fixed, so that workers change nothing. Twice as
+many where only the better half is trained on all rows: of four it is found more often than of two."""
 STARTUP = 10
 """Settings that ``tpe`` draws evenly before its model decides."""
 _BEST, _LATEST = 12, 20
@@ -63,7 +64,7 @@ class Search(ABC):
 
     def __init__(self, variables: Sequence[Variable], section: TuneSection, seed: int) -> None:
         self.variables, self.section, self.seed = tuple(variables), section, seed
-        self.rng = np.random.default_rng(seed)
+        self.rng, self.batch = np.random.default_rng(seed), 2 * BATCH if section.fidelity else BATCH
 
     @abstractmethod
     def ask(self) -> list[Setting]:
@@ -86,7 +87,7 @@ class RandomSearch(Search):
 
     def ask(self) -> list[Setting]:
         """Return a few."""
-        return [self.random() for _ in range(BATCH)]
+        return [self.random() for _ in range(self.batch)]
 
 
 class GridSearch(Search):
@@ -108,7 +109,7 @@ class GridSearch(Search):
 
     def ask(self) -> list[Setting]:
         """Return the next few of the grid."""
-        chosen, self._order = self._order[:BATCH], self._order[BATCH:]
+        chosen, self._order = self._order[: self.batch], self._order[self.batch :]
         names = [each.name for each in self.variables]
         return [dict(zip(names, self._settings[at], strict=True)) for at in chosen]
 
@@ -218,7 +219,7 @@ class ModelSearch(Search):
     def ask(self) -> list[Setting]:
         """Return a few."""
         self._trials = []
-        for _ in range(BATCH):
+        for _ in range(self.batch):
             study = self._turn % len(self._studies)
             self._trials.append((study, self._studies[study].ask(distributions_of(self.variables))))
             self._turn += 1
@@ -254,7 +255,7 @@ class ParzenSearch(ModelSearch):
     def ask(self) -> list[Setting]:
         """Return a few."""
         if self._turn < STARTUP:
-            for _ in range(BATCH):
+            for _ in range(self.batch):
                 self._studies[0].enqueue_trial(dict(self.random()))
         self._forget()
         return super().ask()

@@ -40,6 +40,8 @@ _IDLE = 50
 _FAILURES = 8
 """Failures from which more than half ends a search."""
 _ROUNDING = 1e-9
+_PASSED_OVER = 8
+"""Settings that wait to be trained on more rows at most, so that the time of a choice does not grow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +191,32 @@ def _figures_of(job: Job) -> str:
 
 
 @dataclass
+class _Step:
+    """The settings that were trained on one share of the rows.
+
+    Attributes:
+        known: all of them, by :func:`_named`.
+        gone: evaluations of those that are trained on more rows.
+        waiting: of the others those that may still be.
+    """
+
+    known: set[str] = field(default_factory=set)
+    gone: list[Evaluation] = field(default_factory=list)
+    waiting: list[tuple[Setting, Evaluation]] = field(default_factory=list)
+
+    def take(self, settings: Sequence[Setting], found: Sequence[Evaluation]) -> None:
+        """Add settings; those that are known stay what they are."""
+        for setting, each in zip(settings, found, strict=True):
+            if _named(setting) not in self.known:
+                self.known.add(_named(setting))
+                self.waiting.append((setting, each))
+
+
+def _named(setting: Setting) -> str:
+    return repr(sorted(setting.items()))
+
+
+@dataclass
 class _Tuning:
     """The loop: ask, evaluate what is not known, tell."""
 
@@ -202,6 +230,7 @@ class _Tuning:
     spent: float = 0.0
     cheapest: float | None = None
     asked: dict[str, Evaluation] = field(default_factory=dict)
+    steps: dict[float, _Step] = field(default_factory=dict)
     worst: tuple[float, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -264,36 +293,53 @@ class _Tuning:
         return found
 
     def _measured_in_steps(self, settings: Sequence[Setting]) -> list[Evaluation]:
-        """Return the evaluations of settings, those of the better half of each share of rows made anew on the next.
+        """Return the latest evaluations of settings, those of the better half of each share of rows made on the next.
 
-        Where what is left cannot pay for the last step, settings are trained on all rows at once.
+        The half is that of all settings so far: one that was passed over may be taken later, when it adds more than
+        what came since. Where what is left cannot pay for the last step, settings are trained on all rows at once.
         """
-        section = self.evaluator.section
-        shares, price, count = section.fidelity or (1.0,), 0.0, len(settings)
-        for share in shares:
-            price, count = price + share * count, (count + 1) // 2
-        if self.spent + price > section.evaluations + _ROUNDING:
+        shares, latest = self.evaluator.section.fidelity or (1.0,), dict[str, Evaluation]()
+        if self.spent + self._price(len(settings)) > self.evaluator.section.evaluations + _ROUNDING:
             shares = (1.0,)
-        found = self._batch(settings, shares[0])
-        places = list(range(len(found)))
-        for share in shares[1:]:
-            order = [places[at] for at in self._by_gain([found[at] for at in places])]
-            places = sorted(order[: (len(places) + 1) // 2])
-            again = self._batch([settings[at] for at in places], share)
-            places = places[: len(again)]
-            for at, evaluation in zip(places, again, strict=True):
-                found[at] = evaluation
+        arrived = list(settings)
+        for place, share in enumerate(shares):
+            found = self._batch(arrived, share)
+            latest |= {_named(setting): each for setting, each in zip(arrived, found, strict=False)}
+            if place + 1 == len(shares):
+                break
+            self.steps.setdefault(share, _Step()).take(arrived[: len(found)], found)
+            arrived = self._better_half(self.steps[share])
+        return [latest[name] for name in map(_named, settings) if name in latest]
+
+    def _price(self, settings: int) -> float:
+        """Return what so many settings more cost, in trainings on all rows."""
+        price = 0.0
+        for share in self.evaluator.section.fidelity or (1.0,):
+            price += share * settings
+            step = self.steps.get(share, _Step())
+            settings = (len(step.known) + settings + 1) // 2 - len(step.gone)
+        return price
+
+    def _better_half(self, step: _Step) -> list[Setting]:
+        """Take the settings to be trained on more rows from those that wait, each for what it adds to those before."""
+        found = list[Setting]()
+        while step.waiting and len(step.gone) < (len(step.known) + 1) // 2:
+            first, *_ = self._by_gain([each for _, each in step.waiting], step.gone)
+            setting, evaluation = step.waiting.pop(first)
+            step.gone.append(evaluation)
+            found.append(setting)
+        order = self._by_gain([each for _, each in step.waiting], step.gone)
+        step.waiting = [step.waiting[at] for at in sorted(order[:_PASSED_OVER])]
         return found
 
-    def _by_gain(self, found: Sequence[Evaluation]) -> list[int]:
-        """Return the order of evaluations on one share of rows: first what adds most to others on that share.
+    def _by_gain(self, found: Sequence[Evaluation], before: Sequence[Evaluation]) -> list[int]:
+        """Return the order of evaluations on one share of rows: first what adds most to the others.
 
         Where none adds any, those come first that exceed the limits least, then those that fewer others beat.
         """
         if not found:
             return []
-        own, share = {each.key for each in found}, found[0].share
-        known = self._counted([each for each in self.asked.values() if each.share == share and each.key not in own])
+        known = self._counted(before)
         known = known[front_of(known)]
         parts = [np.concatenate([known, self._counted([each])]) for each in found]
         gains = np.array([hypervolume(part, np.array(self.record.bounds)) for part in parts])
