@@ -1,5 +1,9 @@
 """Parts and spectral embeddings of merged rows, against graphs whose edges are written down."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -118,3 +122,19 @@ def test_of_more_parts_than_dimensions_the_largest_are_taken():
 def test_no_dimension_is_refused():
     with pytest.raises(ValueError, match=r"dimensions .* 0"):
         spectral_embedding(merge_identical_rows(np.zeros((1, 3), np.int32)), 0, rng=np.random.default_rng(1))
+
+
+def test_one_thread_holds_for_libraries_that_are_loaded_later() -> None:
+    """A process whose first embedding comes before its first clustering."""
+    code = (
+        "from labelward.kernels.spectral import one_thread\n"
+        "with one_thread(): pass\n"
+        "from sklearn.cluster import KMeans\n"
+        "from threadpoolctl import threadpool_info\n"
+        "with one_thread():\n"
+        "    held = [each['num_threads'] for each in threadpool_info()]\n"
+        "    assert {each['user_api'] for each in threadpool_info()} == {'blas', 'openmp'}\n"
+        "assert set(held) == {1}, held\n"
+    )
+    environment = {name: text for name, text in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0

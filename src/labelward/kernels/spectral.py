@@ -145,7 +145,8 @@ def one_thread() -> contextlib.AbstractContextManager[None]:
 
 @cache
 def _linear_algebra() -> Any:
-    """Return the control of the libraries of numpy and scipy, which takes milliseconds to find."""
+    """Return the control of the libraries that numpy, scipy and scikit-learn load, which take milliseconds to find."""
+    import sklearn.cluster  # noqa: F401 - with it all of them are loaded
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     return ThreadpoolController()

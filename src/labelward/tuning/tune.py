@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from labelward.errors import FileFormatError, InputError, JobError, OutputError
+from labelward.errors import InputError, JobError, LabelwardError, OutputError
 from labelward.federation.components import check_job, with_defaults
 from labelward.federation.progress import Watch, no_log
 from labelward.job import Job, TuneSection, TuneVariable
@@ -172,10 +172,13 @@ def _made_beside(folders: Sequence[Path], job: Job, private: Seeds) -> dict[str,
     the ledger of a search that ends just now, is trained again.
     """
     found: dict[str, Evaluation] = {}
-    for folder in folders if job.tune is not None and not job.tune.prefixes else ():
-        with contextlib.suppress(FileFormatError, OutputError, OSError):
+    if job.tune is None or job.tune.prefixes:
+        return found
+    figures = _figures_of(job)
+    for folder in folders:
+        with contextlib.suppress(LabelwardError, OSError):
             other = stored_job(folder)
-            if other is not None and _figures_of(other) == _figures_of(job) and stored_seeds(folder) == private:
+            if other is not None and _figures_of(other) == figures and stored_seeds(folder) == private:
                 made = ledger.read_evaluations(folder)
                 found |= {each.key: each for each in made if each.status in ("done", "refused")}
     return found

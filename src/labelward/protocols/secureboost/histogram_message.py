@@ -370,22 +370,21 @@ def receive_histograms(ctx: Context, request: HistogramRequest, private: Private
         raise request.error("merged bins of some columns only", 0)
     blocks = tuple(_block(each, sums_of, sizes, kinds, starts_of) for each in group_by_width(sizes))
     found = add_siblings(request.wanted, PartyHistograms(request.nodes, blocks), request.parents, request.whole)
-    for block in found.blocks:
-        _check_range(request, block)
+    _check_range(request, found)
     return found
 
 
-def _check_range(request: HistogramRequest, block: HistogramBlock) -> None:
-    """Refuse sums that no rows of the node have: those of n rows lie within n of the least and of the largest numbers,
-    and what they leave to the other rows as well."""
-    if not request.wanted:
+def _check_range(request: HistogramRequest, found: PartyHistograms) -> None:
+    """Refuse sums that no rows of their node have."""
+    if not found.nodes:
         return
-    whole = np.stack([request.whole[node] for node in request.wanted])
-    least, most = (np.stack(each) for each in zip(*map(request.range_of.__getitem__, request.wanted), strict=True))
-    position = impossible_node(block.sums, whole, least, most, request.count)
-    if position >= 0:
-        node = request.wanted[position]
-        raise request.error(f"sent sums that no rows of node {node} have", 0, node)
+    whole = np.stack([request.whole[node] for node in found.nodes])
+    least, most = (np.stack(each) for each in zip(*map(request.range_of.__getitem__, found.nodes), strict=True))
+    for block in found.blocks:
+        position = impossible_node(block.sums, whole, least, most, request.count)
+        if position >= 0:
+            node = found.nodes[position]
+            raise request.error(f"sent sums that no rows of node {node} have", 0, node)
 
 
 def _block(
