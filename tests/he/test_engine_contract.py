@@ -8,6 +8,7 @@ import pytest
 from blames import refused_about
 from labelward.errors import EncryptionError, InputError
 from labelward.he import ENGINES, Engine, Layout, engine
+from labelward.he._validate import check_sums
 from labelward.he.paillier import PaillierEngine
 from labelward.he.paillier.backends.base import unavailable_reason
 from labelward.he.paillier.backends.processes import ProcessBackend
@@ -119,3 +120,20 @@ def test_plain_says_that_it_encrypts_nothing() -> None:
     with refused(EncryptionError, "insecure"):
         engine("plain").generate(2048, protection=SecureRandom())
     assert engine("plain").security_level(2048) == 0
+
+
+@pytest.mark.parametrize("kind", [np.int64, object], ids=["int64", "integers of any size"])
+@pytest.mark.parametrize("value", [-91, 91, 2**62])
+def test_a_sum_beyond_its_bound_is_refused(value: int, kind: type) -> None:
+    """An engine may decrypt to Python's integers."""
+    layout = Layout((100, 9), 10, 2)
+    check_sums(np.array([[[1000, 90], [-1000, -90]]], dtype=kind), layout)
+    check_sums(np.zeros((0, 2), dtype=kind), layout)
+    with refused(EncryptionError, code="capacity", value=90):
+        check_sums(np.array([[[1000, 90], [-1000, value]]], dtype=kind), layout)
+
+
+def test_a_sum_beyond_64_bits_is_refused() -> None:
+    """A decrypted number can have as many bits as the key."""
+    with refused(EncryptionError, code="capacity", value=1000):
+        check_sums(np.array([[2**70, 0]], dtype=object), Layout((100, 9), 10, 2))

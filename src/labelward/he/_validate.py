@@ -147,12 +147,20 @@ def check_positions(cells: Integers, count: int) -> Integers:
     return np.ascontiguousarray(cells)
 
 
-def check_sums(sums: Integers, layout: Layout) -> None:
-    """Refuse decrypted ``sums[..., k]`` beyond what ``layout.rows`` rows within the bounds can give."""
+def check_sums(sums: NDArray[np.generic], layout: Layout) -> None:
+    """Refuse decrypted ``sums[..., k]`` beyond what ``layout.rows`` rows within the bounds can give.
+
+    An engine that decrypts to Python's integers, of any size, gives an array of objects.
+    """
     from labelward.he._loops import first_beyond
 
     limits = np.array(layout.bounds, dtype=np.int64) * layout.rows
-    column = first_beyond(np.ascontiguousarray(sums).reshape(-1, len(limits)), limits)
+    entries = np.ascontiguousarray(sums).reshape(-1, len(limits))
+    if entries.dtype == np.int64:
+        column = first_beyond(entries, limits)
+    else:
+        beyond = (np.abs(entries.astype(object)) > limits).any(axis=0)
+        column = int(beyond.argmax()) if beyond.any() else -1
     if column >= 0:
         limit = int(limits[column])
         raise EncryptionError(f"number {column} of a sum lies beyond the bound {limit}", code="capacity", value=limit)
