@@ -29,6 +29,7 @@ from _tuning_page import MARGINS, PLACES, STRICTER, rewritten
 
 from labelward.auditing.audit import audit
 from labelward.auditing.measure import measure
+from labelward.data import load_dataset
 from labelward.federation.components import with_defaults
 from labelward.job import (
     ComponentSpec,
@@ -39,6 +40,7 @@ from labelward.job import (
     PartySection,
     RunSection,
     TuneSection,
+    TuneVariable,
     Variant,
 )
 from labelward.studies import find_study
@@ -60,6 +62,7 @@ Row = dict[str, Any]
 STRATEGIES: dict[str, dict[str, Any]] = {
     "empirical": {"search": "empirical", "prefixes": False},
     "grid": {"search": "grid", "prefixes": False},
+    "grid of two levels": {"search": "grid", "prefixes": False, "levels": 2},
     "random": {"search": "random", "prefixes": False},
     "MOSB": {"search": "nsga2", "prefixes": False},
     "CMOSB, penalty": {"search": "nsga2", "prefixes": False, "handling": "penalty", "constraints": LIMITS},
@@ -81,8 +84,9 @@ def job_of(dataset: str, work: Path, start: int, evaluations: int, chosen: dict[
         if not Path(table).exists():
             pq.write_table(found.generate(start), table)
     keys: dict[str, Any] = {"units": UNITS, "leakage": "ica", "validation": 1 / 3, "confirm": 0, **chosen}
+    levels = keys.pop("levels", None)
     section = TuneSection(evaluations=evaluations, cost="unpacked", **keys)
-    return Job(
+    job = Job(
         data=DataSection(table=table, label="label", test_size=1 / 3, split="reference"),
         parties=(
             PartySection(name="active", share=found.active_share),
@@ -95,6 +99,16 @@ def job_of(dataset: str, work: Path, start: int, evaluations: int, chosen: dict[
         run=RunSection(seeds=(start,)),
         tune=section,
     )
+    return job if levels is None else _with_levels(job, levels)
+
+
+def _with_levels(job: Job, levels: int) -> Job:
+    """Return a job whose default variables have so many levels each."""
+    variables = tuple(
+        TuneVariable(name=each.name, low=each.low, high=each.high, levels=levels)
+        for each in default_variables(with_defaults(job), len(load_dataset(job, job.run.seeds[0]).classes))
+    )
+    return dataclasses.replace(job, tune=dataclasses.replace(job.tune or TuneSection(), variables=variables))
 
 
 def folder_of(work: Path, *names: Any) -> Path:

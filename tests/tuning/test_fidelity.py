@@ -13,6 +13,7 @@ from made_up import without_trainings
 from labelward.job import Job
 from labelward.tuning.ledger import Evaluation
 from labelward.tuning.pareto import hypervolume
+from labelward.tuning.search import RandomSearch, Told
 from labelward.tuning.tune import TuneResult, tune
 
 Small = Callable[..., Job]
@@ -39,7 +40,24 @@ def test_a_fidelity_ends_where_the_rest_of_the_budget_is_too_small(
     pays = 0.33 * len(few) + len(whole)
     assert 7.0 < pays <= 8.0
     assert len(whole) >= len(few) / 2  # nothing is trained on few rows in vain
-    assert len({repr(each.setting) for each in (*few, *whole)}) > len(few)  # the last ones on all rows at once
+    assert len({varied(each) for each in (*few, *whole)}) > len(
+        {varied(each) for each in few}
+    )  # the last ones on all rows at once
+
+
+def test_a_search_hears_of_the_share_that_all_settings_have(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On fewer rows trees cost less: settings that were passed over would seem the better ones."""
+    heard = list[Told]()
+    tell = RandomSearch.tell
+    monkeypatch.setattr(RandomSearch, "tell", lambda self, told: (heard.extend(told), tell(self, told))[1])
+    found = tune(small(fidelity=[0.5, 1.0], evaluations=6, search="random"), out=tmp_path / "out").evaluations
+    few = [each for each in found if each.share == 0.5]
+    assert len(few) == 4
+    assert [each.values for each in heard[:4]] == [each.points[-1].values for each in few]
+    cost = {varied(each): each.points[-1].values[1] for each in found if each.share == 1.0}
+    assert any(cost[varied(each)] > each.points[-1].values[1] for each in few if varied(each) in cost)
 
 
 def test_few_rows_are_attacked_after_powers_of_two_only(small: Small, tmp_path: Path) -> None:
@@ -47,9 +65,10 @@ def test_few_rows_are_attacked_after_powers_of_two_only(small: Small, tmp_path: 
     variables = [{"name": "model.trees", "low": 1, "high": 6}, {"name": "model.depth", "low": 1, "high": 3}]
     found = tune(small(variables=variables, fidelity=[0.5, 1.0], evaluations=5, search="random"), out=tmp_path / "out")
     lengths = {share: {len(each.points) for each in found.evaluations if each.share == share} for share in (0.5, 1.0)}
-    assert lengths == {0.5: {4}, 1.0: {6}}
+    assert lengths == {0.5: {3}, 1.0: {6}}
     few = next(each for each in found.evaluations if each.share == 0.5)
-    assert [setting["model.trees"] for setting, _ in few.compared()] == [1, 2, 4, 6]
+    assert [setting["model.trees"] for setting, _ in few.compared()] == [1, 2, 4]
+    assert few.setting["model.trees"] == 4  # no more are trained
 
 
 @pytest.mark.parametrize("keys", [{}, {"constraints": {"leakage": 0.5}}, {"constraints": {"cost": 1e-9}}])
@@ -57,10 +76,10 @@ def test_what_adds_most_is_trained_on_more_rows(
     keys: dict[str, Any], small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_trainings(monkeypatch.setattr)
-    job = small(fidelity=[0.5, 1.0], evaluations=15, search="random", **keys)
+    job = small(fidelity=[0.5, 1.0], evaluations=15, search="random", sections={"run": {"seeds": [2]}}, **keys)
     found = tune(job, out=tmp_path / "out").evaluations
     few = [each for each in found if each.share == 0.5]
-    whole = [each.setting for each in found if each.share == 1.0]
+    whole = [varied(each) for each in found if each.share == 1.0]
     limit = keys.get("constraints", {})
 
     def volume(evaluations: list[Evaluation]) -> float:
@@ -74,14 +93,14 @@ def test_what_adds_most_is_trained_on_more_rows(
         return sum(max(0.0, values[name] / most - 1.0) for name, most in limit.items())
 
     decided, later, gone, waiting = 0, 0, list[Evaluation](), list[Evaluation]()
-    by_setting = {repr(each.setting): each for each in few}
+    by_setting = {varied(each): each for each in few}
     for number in range(0, len(few), 4):  # the search asks for four at a time
         batch = few[number : number + 4]
         waiting += batch
         while len(gone) < (min(number + 4, len(few)) + 1) // 2:
-            gains = {repr(each.setting): (-volume([*gone, each]), beyond(each)) for each in waiting}
-            chosen = by_setting[repr(whole[len(gone)])]
-            assert gains[repr(chosen.setting)] == min(gains.values())
+            gains = {varied(each): (-volume([*gone, each]), beyond(each)) for each in waiting}
+            chosen = by_setting[whole[len(gone)]]
+            assert gains[varied(chosen)] == min(gains.values())
             decided += len(set(gains.values())) > 1
             later += chosen not in batch
             gone.append(chosen)
@@ -102,4 +121,9 @@ def test_only_what_was_trained_on_a_share_goes_to_the_next(
 
 
 def settings_of(result: TuneResult, share: float) -> set[str]:
-    return {repr(sorted(each.setting.items())) for each in result.evaluations if each.share == share}
+    return {varied(each) for each in result.evaluations if each.share == share}
+
+
+def varied(evaluation: Evaluation) -> str:
+    """Return what the search varies of a setting: fewer rows have fewer trees."""
+    return repr(sorted((name, value) for name, value in evaluation.setting.items() if name != "model.trees"))

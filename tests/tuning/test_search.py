@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from labelward.errors import JobError
 from labelward.job import TuneSection
 from labelward.tuning import search as searches
 from labelward.tuning.pareto import hypervolume
 from labelward.tuning.search import SEARCHES, EvolutionarySearch, ParzenSearch, Told
 from labelward.tuning.space import Variable
+from refusals import refused
 
 MIXED = (
     Variable(name="model.trees", low=1, high=32, whole=True),
@@ -62,6 +65,29 @@ def test_a_grid_has_as_many_settings_as_there_are_evaluations() -> None:
     assert len({repr(each) for each in asked}) == len(asked)
 
 
+def test_a_grid_has_the_levels_that_variables_name() -> None:
+    """Those without any have as many as the evaluations ask for; where all have some, the grid may be smaller."""
+    given = (dataclasses.replace(MIXED[0], levels=2), dataclasses.replace(MIXED[1], levels=3), MIXED[2])
+    section = TuneSection(search="grid", evaluations=40, population=4)
+    search, asked = SEARCHES["grid"](given, section, 1), list[Any]()
+    while found := search.ask():
+        asked += found
+    assert len(asked) == 2 * 3 * 3
+    assert {each["model.trees"] for each in asked} == {1, 32}
+    assert sorted({each["model.learning_rate"] for each in asked}) == pytest.approx([0.01, 0.0707107, 0.5])
+    assert {each["defenses"] for each in asked} == set(MIXED[2].choices)
+    some = SEARCHES["grid"]((given[0], MIXED[1]), section, 1)
+    first = [each for _ in range(20) for each in some.ask()]
+    assert {each["model.trees"] for each in first} == {1, 32}
+    assert len({each["model.learning_rate"] for each in first}) == 20
+
+
+def test_a_grid_beyond_what_is_held_is_refused() -> None:
+    given = tuple(dataclasses.replace(MIXED[1], name=f"a.{at}", levels=1000) for at in range(3))
+    with refused(JobError, "range", field="[[tune.variable]] levels", value=10**9):
+        SEARCHES["grid"](given, TuneSection(search="grid"), 1)
+
+
 def test_codes_cover_the_range_and_nothing_else() -> None:
     for high in (1, 5, 7, 15, 31):
         variable = Variable(name="x", low=0, high=high, whole=True)
@@ -76,10 +102,10 @@ def test_a_real_variable_reaches_the_value_at_which_a_defense_is_off() -> None:
 
 
 def test_a_long_search_forgets_all_but_the_best_and_the_latest() -> None:
-    search = ParzenSearch(MIXED, TuneSection(search="tpe", evaluations=100, objectives=("utility", "cost")), 1)
+    search = ParzenSearch(MIXED, TuneSection(search="tpe", evaluations=100, objectives=("utility",)), 1)
     told = list[Told]()
     for _ in range(50):
-        told += (new := [Told(each, outcome(each)) for each in search.ask()])
+        told += (new := [Told(each, outcome(each)[:1]) for each in search.ask()])
         search.tell(new)
     kept = [tuple(each.values) for each in search._studies[0].get_trials() if each.values]
     assert len(kept) < 2 * (searches._BEST + searches._LATEST) + searches.BATCH < len(told)

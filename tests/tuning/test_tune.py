@@ -500,6 +500,18 @@ def test_other_families_are_tuned_by_a_job_file_alone(
             "range",
             "[[tune.variable]] model.depth: low",
         ),
+        (
+            {"variables": [{"name": "model.depth", "low": 1, "high": 2, "levels": 3}]},
+            JobError,
+            "range",
+            "[[tune.variable]] model.depth: levels",
+        ),
+        (
+            {"variables": [{"name": "model.depth", "choices": [1, 2], "levels": 2}]},
+            JobError,
+            "conflict",
+            "[[tune.variable]] model.depth: levels",
+        ),
         ({"objectives": ["utility", "speed"]}, JobError, "unknown", "[tune] objectives"),
         ({"objectives": ["utility", "ciphertexts"]}, JobError, "unknown", "[tune] objectives"),
         ({"objectives": ["utility", "top5"]}, JobError, "unknown", "[tune] objectives"),

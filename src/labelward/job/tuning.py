@@ -45,6 +45,13 @@ class TuneVariable(Parameters):
         float | None,
         Meta(description="Value of a defense's parameter that means that it does not act; left out: none."),
     ] = None
+    levels: Annotated[
+        Annotated[int, Meta(ge=2, le=100_000)] | None,
+        Meta(
+            description="Values of the range that 'grid' tries, both ends among them; left out: as many as the "
+            "evaluations allow."
+        ),
+    ] = None
 
     def check_parameters(self) -> None:
         """Refuse what is neither a range nor a list."""
@@ -52,6 +59,8 @@ class TuneVariable(Parameters):
             raise self.error("choices", "needs either low and high, or choices", code="missing")
         if self.choices:
             check_unique(self.field_path("choices"), self.choices, "value")
+            if self.levels is not None:
+                raise self.error("levels", "a grid tries all choices; remove the key", code="conflict")
             return
         for name in ("low", "high"):
             if getattr(self, name) is None:

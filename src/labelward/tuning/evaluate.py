@@ -49,7 +49,7 @@ class Task:
     Attributes:
         rows: on which utility is measured.
         share: of the training rows.
-        lengths: numbers of first trees or epochs that count; empty: all.
+        lengths: numbers of first trees or epochs that count beside the whole; empty: all.
         cheapest: cost of a setting within all limits; a training whose first trees or epochs cost no less, and leak
             beyond the limit, is cut short. None: it is not.
     """
@@ -167,8 +167,10 @@ class Evaluator:
         """
         if not self.keeps_prefixes(setting) or self.length not in setting:
             return ()
-        whole = int(setting[self.length])
-        return tuple(1 << place for place in range(whole.bit_length()) if 1 << place < whole)
+        whole, least = int(setting[self.length]), shortest(self._job(setting)[1])
+        takes = next(each.takes for each in self.space.variables if each.name == self.length)
+        powers = [1 << place for place in range(whole.bit_length())]
+        return tuple(each for each in powers if least <= each < whole and takes(each))
 
     @cached_property
     def fixed(self) -> Setting:

@@ -10,6 +10,7 @@ and Gaussian processes from Optuna; the empirical settings of Section VII-C.
 from __future__ import annotations
 
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from labelward.errors import JobError
 from labelward.installation import missing_library
 from labelward.job import TuneSection
 from labelward.tuning.pareto import ranks_of
@@ -26,9 +28,11 @@ BATCH = 2
 """Settings that a strategy which learns from each asks for at a time; fixed, so that workers change nothing. Twice as
 many where only the better half is trained on all rows: of four it is found more often than of two."""
 STARTUP = 10
-"""Settings that ``tpe`` draws evenly before its model decides."""
+"""Settings that ``tpe`` spreads evenly before its model decides."""
 _BEST, _LATEST = 12, 20
 """Settings that ``tpe`` remembers at least, once there are twice as many: the best, and the latest."""
+_MOST_SETTINGS = 1_000_000
+"""Settings of a grid at most; they are held."""
 _EMPIRICAL = (
     {"model.trees": 5, "model.depth": 3, "model.learning_rate": 0.3},
     {"model.trees": 20, "model.depth": 7, "model.learning_rate": 0.1},
@@ -91,15 +95,21 @@ class RandomSearch(Search):
 
 
 class GridSearch(Search):
-    """The coarsest grid that has as many settings as there are evaluations, in an order drawn by the seed."""
+    """The coarsest grid that has as many settings as there are evaluations, in an order drawn by the seed.
+
+    Variables that say how many of their values are tried have so many; where all of them do, it may end early.
+    """
 
     def __init__(self, variables: Sequence[Variable], section: TuneSection, seed: int) -> None:
         super().__init__(variables, section, seed)
-        levels = [1] * len(self.variables)
-        most = [len(each.choices) or (int(each.high - each.low) + 1 if each.whole else 2**30) for each in variables]
+        levels = [each.levels or 1 for each in self.variables]
+        most = [each.levels or each.count or section.evaluations for each in self.variables]
         while np.prod(np.array(levels, np.float64)) < section.evaluations and levels != most:
             free = [at for at, count in enumerate(levels) if count < most[at]]
             levels[min(free, key=lambda at: levels[at])] += 1
+        if (settings := math.prod(levels)) > _MOST_SETTINGS:
+            reason = f"make a grid of {settings} settings, of which at most {_MOST_SETTINGS} are drawn from; lower them"
+            raise JobError(reason, code="range", field="[[tune.variable]] levels", value=settings)
         axes = [
             [each.at(0.5)] if count == 1 else [each.at(float(place)) for place in np.linspace(0.0, 1.0, count)]
             for each, count in zip(self.variables, levels, strict=True)
@@ -248,15 +258,24 @@ class ModelSearch(Search):
 
 
 class ParzenSearch(ModelSearch):
-    """Tree-structured Parzen estimators of all variables together, after :data:`STARTUP` random settings."""
+    """Tree-structured Parzen estimators of all variables together, after :data:`STARTUP` settings of a Sobol sequence.
+
+    Independent settings leave more of the space without any: of few trainings they find less.
+    """
 
     kind = "tpe"
 
+    def __init__(self, variables: Sequence[Variable], section: TuneSection, seed: int) -> None:
+        super().__init__(variables, section, seed)
+        from scipy.stats.qmc import Sobol
+
+        places = Sobol(len(self.variables), rng=self.rng).random_base2(STARTUP.bit_length())[:STARTUP]
+        for row in places.tolist():
+            setting = {each.name: each.at(place) for each, place in zip(self.variables, row, strict=True)}
+            self._studies[0].enqueue_trial(setting)
+
     def ask(self) -> list[Setting]:
         """Return a few."""
-        if self._turn < STARTUP:
-            for _ in range(self.batch):
-                self._studies[0].enqueue_trial(dict(self.random()))
         self._forget()
         return super().ask()
 

@@ -50,6 +50,7 @@ class Variable:
     log: bool = False
     choices: tuple[Value, ...] = ()
     off: float | None = None
+    levels: int | None = None
 
     @property
     def bits(self) -> int:
@@ -57,6 +58,11 @@ class Variable:
         if self.choices:
             return (len(self.choices) - 1).bit_length()
         return int(self.high - self.low).bit_length() if self.whole else 0
+
+    @property
+    def count(self) -> int:
+        """Number of its values; 0 for a real number."""
+        return len(self.choices) or (int(self.high - self.low) + 1 if self.whole else 0)
 
     @property
     def top(self) -> Value:
@@ -217,7 +223,13 @@ def _variable(job: Job, given: TuneVariable) -> Variable:
     whole = inner is int if given.coding is None else given.coding == "bits"
     if inner is int and not whole:
         raise JobError("takes whole numbers", code="conflict", field=given.field_path("coding"), value=given.coding)
-    return Variable(name=given.name, low=given.low, high=given.high, whole=whole, log=given.log, off=off)
+    found = Variable(
+        name=given.name, low=given.low, high=given.high, whole=whole, log=given.log, off=off, levels=given.levels
+    )
+    if given.levels is not None and 0 < found.count < given.levels:
+        reason = f"the range has only {found.count} values, not {given.levels}"
+        raise JobError(reason, code="range", field=given.field_path("levels"), value=given.levels)
+    return found
 
 
 def _refused(reason: str, value: str) -> JobError:

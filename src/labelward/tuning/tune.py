@@ -188,8 +188,9 @@ def _figures_of(job: Job) -> str:
     """Return a job without what only steers a search."""
     section, same = job.tune or TuneSection(), TuneSection()
     steering = ("search", "evaluations", "population", "constraints", "handling", "fidelity", "confirm", "margin")
+    variables = tuple(dataclasses.replace(each, levels=None) for each in section.variables)
     return dataclasses.replace(
-        job, tune=dataclasses.replace(section, **{name: getattr(same, name) for name in steering})
+        job, tune=dataclasses.replace(section, variables=variables, **{name: getattr(same, name) for name in steering})
     ).to_toml()
 
 
@@ -275,9 +276,7 @@ class _Tuning:
         """Return the evaluations of settings, as many as the budget allows; a known one costs nothing."""
         budget, tasks = self.evaluator.section.evaluations, list[tuple[str, Task]]()
         for setting in settings:
-            cheapest = self.cheapest if share == 1.0 else None
-            lengths = () if share == 1.0 else self.evaluator.few_lengths(setting)
-            task = Task(setting=setting, seed=self.evaluator.seed, share=share, lengths=lengths, cheapest=cheapest)
+            task = self._task(setting, share)
             key = self.evaluator.key(task)
             if key not in self.asked and key not in dict(tasks):
                 if self.spent + share > budget + _ROUNDING:
@@ -295,24 +294,41 @@ class _Tuning:
         self._check_failures()
         return found
 
+    def _task(self, setting: Setting, share: float) -> Task:
+        """Return the evaluation of a setting.
+
+        On fewer rows few of its first trees or epochs count. Where all settings have one length, nothing is trained
+        beyond the longest that counts.
+        """
+        seed = self.evaluator.seed
+        if share == 1.0:
+            return Task(setting=setting, seed=seed, cheapest=self.cheapest)
+        lengths = self.evaluator.few_lengths(setting)
+        if lengths and self.evaluator.fixed:
+            setting, lengths = {**setting, self.evaluator.length: lengths[-1]}, lengths[:-1]
+        return Task(setting=setting, seed=seed, share=share, lengths=lengths)
+
     def _measured_in_steps(self, settings: Sequence[Setting]) -> list[Evaluation]:
-        """Return the latest evaluations of settings, those of the better half of each share of rows made on the next.
+        """Return the first evaluations of settings; the better half on each share of rows is trained on the next.
 
         The half is that of all settings so far: one that was passed over may be taken later, when it adds more than
         what came since. Where what is left cannot pay for the last step, settings are trained on all rows at once.
+
+        The strategy hears of the first share alone: on fewer rows trees cost less, so that settings that were passed
+        over would seem the better ones.
         """
-        shares, latest = self.evaluator.section.fidelity or (1.0,), dict[str, Evaluation]()
+        shares, first = self.evaluator.section.fidelity or (1.0,), dict[str, Evaluation]()
         if self.spent + self._price(len(settings)) > self.evaluator.section.evaluations + _ROUNDING:
             shares = (1.0,)
         arrived = list(settings)
         for place, share in enumerate(shares):
             found = self._batch(arrived, share)
-            latest |= {_named(setting): each for setting, each in zip(arrived, found, strict=False)}
+            first = {_named(setting): each for setting, each in zip(arrived, found, strict=False)} | first
             if place + 1 == len(shares):
                 break
             self.steps.setdefault(share, _Step()).take(arrived[: len(found)], found)
             arrived = self._better_half(self.steps[share])
-        return [latest[name] for name in map(_named, settings) if name in latest]
+        return [first[name] for name in map(_named, settings) if name in first]
 
     def _price(self, settings: int) -> float:
         """Return what so many settings more cost, in trainings on all rows."""
