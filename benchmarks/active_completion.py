@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from _rows import StoredRows
 
 from labelward.auditing.audit import audit
-from labelward.data.catalogue import load_catalogue_table
+from labelward.data.catalog import load_catalog_table
 from labelward.job import ComponentSpec, Job
 from labelward.runs.schema import read_rows
 from labelward.studies import datasets as tables
@@ -45,7 +45,7 @@ def sampled(table: pa.Table, seed: int, rows: int) -> pa.Table:
 
 
 SIZES: Mapping[str, Callable[[int], pa.Table]] = {
-    "digits": lambda seed: load_catalogue_table("digits"),
+    "digits": lambda seed: load_catalog_table("digits"),
     "fashion_mnist": lambda seed: tables.fashion_mnist(seed, rows=2_000),
     "cifar10": lambda seed: sampled(tables.cifar10(seed, width=8), seed, 2_000),
     "ag_news": lambda seed: tables.texts(seed, name="ag_news_7600", rows=2_000),

@@ -105,7 +105,7 @@ class Compared:
 
 
 def load(name: str, seed: int, categories: str) -> Table:
-    """Return a table of the catalogue, or scikit-learn's diabetes, as a seed splits it."""
+    """Return a table of the catalog, or scikit-learn's diabetes, as a seed splits it."""
     if name == "diabetes":
         return _diabetes(seed)
     job = parse_job(

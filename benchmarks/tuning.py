@@ -78,7 +78,7 @@ def job_of(dataset: str, work: Path, start: int, evaluations: int, chosen: dict[
     import pyarrow.parquet as pq
 
     found = next(each for each in find_study("ica").datasets if each.name == dataset)
-    table = found.catalogue_name or dataset
+    table = found.catalog_name or dataset
     if found.generate is not None:
         table = str(work.resolve() / f"{dataset}-{start}.parquet")
         if not Path(table).exists():

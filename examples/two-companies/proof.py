@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from together import Stopped, free_port, fresh, labelward, together
 
-from labelward.data.catalogue import load_catalogue_table
+from labelward.data.catalog import load_catalog_table
 from labelward.errors import DataError
 
 ACTIVE, PASSIVE = "bank", ("telco", "shop")
@@ -100,12 +100,12 @@ def make_parties(out: Path, *, small: bool) -> int:
 def read_table() -> tuple[pa.Table, str]:
     """Return credit default where it is to be had, else a table that scikit-learn ships."""
     try:
-        return load_catalogue_table("credit_default"), "Default of credit card clients"
+        return load_catalog_table("credit_default"), "Default of credit card clients"
     except DataError as error:
         print(f"Credit default is not here ({error}).")
         print("Put credit_default.parquet into a folder and set LABELWARD_DATA to it, or allow a download from OpenML.")
         print("Until then, this runs on the breast cancer table that scikit-learn ships, which is smaller.\n")
-        return load_catalogue_table("breast_cancer"), "Breast cancer"
+        return load_catalog_table("breast_cancer"), "Breast cancer"
 
 
 def section(party: str, table: str) -> str:

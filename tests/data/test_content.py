@@ -1,6 +1,6 @@
-"""Tables of the catalogue that hold texts, images or columns of many values: read by jobs of five lines.
+"""Tables of the catalog that hold texts, images or columns of many values: read by jobs of five lines.
 
-The tables are made up, of the shape of the catalogue's; their entries take the place of these.
+The tables are made up, of the shape of the catalog's; their entries take the place of these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from labelward.auditing.audit import audit
-from labelward.data import catalogue, load_dataset
+from labelward.data import catalog, load_dataset
 from labelward.data.content import IMAGE_WIDTH, token, words
 from labelward.errors import DataError, JobError
 from labelward.job import Job, parse_job
@@ -48,7 +48,7 @@ def texts(rng: np.random.Generator, label: np.ndarray) -> list[str]:
 
 
 def made_up(name: str, rng: np.random.Generator) -> pa.Table:
-    """Return a small table with the columns of one of the catalogue, and two classes."""
+    """Return a small table with the columns of one of the catalog, and two classes."""
     label = np.arange(ROWS) % 2
     columns: dict[str, Any] = {}
     if name == "ag_news_7600":
@@ -68,16 +68,16 @@ def made_up(name: str, rng: np.random.Generator) -> pa.Table:
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], pa.Table]:
-    """Put a made-up table in the place of one of the catalogue."""
+    """Put a made-up table in the place of one of the catalog."""
 
     def put(name: str) -> pa.Table:
         table, file = made_up(name, np.random.default_rng(1)), tmp_path / f"{name}.parquet"
         pq.write_table(table, file)
-        known = dict(catalogue.catalogue_entries())
+        known = dict(catalog.catalog_entries())
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         counts = {"0": ROWS // 2, "1": ROWS // 2}
         known[name] = dataclasses.replace(known[name], rows=ROWS, classes=counts, sha256=digest)
-        monkeypatch.setattr(catalogue, "_stored_entries", lambda: known)
+        monkeypatch.setattr(catalog, "_stored_entries", lambda: known)
         monkeypatch.setenv("LABELWARD_DATA", str(tmp_path))
         return table
 

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from labelward.data import catalogue
+from labelward.data import catalog
 from labelward.data.idx import read_idx, read_images
 from labelward.errors import DataError
 from refusals import refused
@@ -67,34 +67,34 @@ def test_files_that_do_not_go_together_are_refused(tmp_path):
 
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
-    """A catalogue of one set of images, whose folder is there."""
+    """A catalog of one set of images, whose folder is there."""
     files = {"tiny/images.gz": IMAGES, "tiny/labels.gz": LABELS}
     sums = {path: hashlib.sha256(write(tmp_path / path, each).read_bytes()).hexdigest() for path, each in files.items()}
-    entry = catalogue.CatalogueEntry(
+    entry = catalog.CatalogEntry(
         name="tiny", title="Three images", rows=3, features=8, classes={"0": 1, "1": 2}, files=sums
     )
-    monkeypatch.setattr(catalogue, "catalogue_entries", lambda: {entry.name: entry})
+    monkeypatch.setattr(catalog, "catalog_entries", lambda: {entry.name: entry})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("LABELWARD_DATA", str(tmp_path))
     return tmp_path
 
 
 def test_images_are_found_in_the_folder_or_the_cache(tiny, monkeypatch):
-    table = catalogue.load_catalogue_table("tiny")
+    table = catalog.load_catalog_table("tiny")
     assert table.shape == (3, 9)
     (tiny / "cache").mkdir()
     (tiny / "cache" / "labelward").mkdir()
     (tiny / "tiny").rename(tiny / "cache" / "labelward" / "tiny")
-    assert catalogue.load_catalogue_table("tiny").equals(table)
+    assert catalog.load_catalog_table("tiny").equals(table)
     monkeypatch.delenv("LABELWARD_DATA")
-    assert catalogue.load_catalogue_table("tiny").equals(table)
+    assert catalog.load_catalog_table("tiny").equals(table)
 
 
 def test_images_that_are_missing_or_others_are_named(tiny):
     write(tiny / "tiny" / "labels.gz", 1 - LABELS)
     with refused(DataError, "damaged", field=str(tiny / "tiny" / "labels.gz")):
-        catalogue.load_catalogue_table("tiny")
+        catalog.load_catalog_table("tiny")
     (tiny / "tiny" / "labels.gz").unlink()
     with refused(DataError, "not-found", value="tiny") as caught:
-        catalogue.load_catalogue_table("tiny")
+        catalog.load_catalog_table("tiny")
     assert "labels.gz (sha256" in str(caught.value)

@@ -63,11 +63,11 @@ def test_class_numbers_are_values_and_labels():
     assert data.parties[0].validation.shape == (0, 32)
 
 
-def test_the_catalogue_says_what_its_labels_are(monkeypatch):
-    from labelward.data import catalogue
+def test_the_catalog_says_what_its_labels_are(monkeypatch):
+    from labelward.data import catalog
 
-    quantity = catalogue.CatalogueEntry(name="digits", title="", rows=1797, features=64)
-    monkeypatch.setattr(catalogue, "catalogue_entries", lambda: {quantity.name: quantity})
+    quantity = catalog.CatalogEntry(name="digits", title="", rows=1797, features=64)
+    monkeypatch.setattr(catalog, "catalog_entries", lambda: {quantity.name: quantity})
     assert load_dataset(make_job(), 1).task == "regression"
     assert load_dataset(make_job({"task": "classification"}), 1).task == "classification"
 

@@ -51,7 +51,7 @@ def test_what_takes_long_is_run_only_where_it_is_named() -> None:
 def test_splits_of_breast_cancer() -> None:
     """The published attacker holds 14 columns without radius, perimeter and area; the paper's has two of these."""
     held = {
-        table.name: table.party_columns for table in LABEL_INFERENCE.datasets if table.catalogue_name == "breast_cancer"
+        table.name: table.party_columns for table in LABEL_INFERENCE.datasets if table.catalog_name == "breast_cancer"
     }
     published, paper = held["breast_cancer_published"], held["breast_cancer_paper"]
     assert (len(published["telco"]), len(paper["telco"])) == (14, 15)
@@ -91,7 +91,7 @@ def test_texts_become_numbers_of_their_words() -> None:
 
 def test_texts_are_cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"title": ["Red fox", None], "body": ["runs far", "alone"], "label": [1, 2]})
-    monkeypatch.setattr(datasets, "load_catalogue_table", lambda name: table)
+    monkeypatch.setattr(datasets, "load_catalog_table", lambda name: table)
     found = datasets.texts(1, name="any")
     assert found.column_names == [*(f"{side}{at}" for side in ("first", "second") for at in range(32)), "label"]
     words = datasets.token_halves("red fox runs far", 32, datasets.VOCABULARY)
@@ -102,7 +102,7 @@ def test_texts_are_cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_some_texts_are_drawn_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"text": [f"word{at} again" for at in range(40)], "label": [at % 2 for at in range(40)]})
-    monkeypatch.setattr(datasets, "load_catalogue_table", lambda name: table)
+    monkeypatch.setattr(datasets, "load_catalog_table", lambda name: table)
     found = datasets.texts(1, name="any", rows=10)
     assert (found.num_rows, sum(found["label"].to_pylist())) == (10, 5)
     assert found.equals(datasets.texts(1, name="any", rows=10))
@@ -112,7 +112,7 @@ def test_some_texts_are_drawn_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_color_images_are_columns_by_channel(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     table = pa.table({"image": [each.tobytes() for each in pixels], "split": ["train", "test"], "label": [3, 7]})
-    monkeypatch.setattr(datasets, "load_catalogue_table", lambda name: table)
+    monkeypatch.setattr(datasets, "load_catalog_table", lambda name: table)
     found = datasets.cifar10(1)
     assert found.num_columns == 3 * 32 * 32 + 1
     for color, channel in zip("rgb", range(3), strict=True):
@@ -127,7 +127,7 @@ def test_color_images_are_columns_by_channel(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_clicks_are_hashed_by_name_and_value(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"I1": [3, None, -3], "C1": ["a", "a", None], "C2": ["a", "b", None], "label": [0, 1, 0]})
-    monkeypatch.setattr(datasets, "load_catalogue_table", lambda name: table)
+    monkeypatch.setattr(datasets, "load_catalog_table", lambda name: table)
     found = datasets.criteo(1, buckets=4096)
     values = np.array([found[f"h{at}"].to_numpy() for at in range(4096)]).T
     assert np.sort(values[0])[-3:] == pytest.approx([1, 1, np.log(4)])  # "a" of another column is another category
@@ -139,7 +139,7 @@ def test_clicks_are_hashed_by_name_and_value(monkeypatch: pytest.MonkeyPatch) ->
 def test_drawn_rows_are_those_of_their_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.arange(200)
     table = pa.table({"p0": values, "label": values % 4})
-    monkeypatch.setattr(datasets, "load_catalogue_table", lambda name: table)
+    monkeypatch.setattr(datasets, "load_catalog_table", lambda name: table)
     found = datasets.fashion_mnist(1, rows=40)
     assert found.equals(datasets.fashion_mnist(1, rows=40))
     assert not found.equals(datasets.fashion_mnist(2, rows=40))
@@ -150,7 +150,7 @@ def test_drawn_rows_are_those_of_their_seed(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_whole_study_takes_whole_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"p0": np.arange(40), "label": np.arange(40) % 4})
-    monkeypatch.setattr(datasets, "load_catalogue_table", lambda name: table)
+    monkeypatch.setattr(datasets, "load_catalog_table", lambda name: table)
     whole = {each.name: each.generate for each in FULL.datasets}
     for name in ("fashion_mnist", "credit_default"):
         generate = whole[name]

@@ -1,6 +1,6 @@
-"""Tables, the catalogue of data sets, and the vertical data set of a run: what each party has of it."""
+"""Tables, the catalog of data sets, and the vertical data set of a run: what each party has of it."""
 
-from labelward.data.catalogue import CatalogueEntry, catalogue_entries
+from labelward.data.catalog import CatalogEntry, catalog_entries
 from labelward.data.dataset import LabelColumn, OwnRows, PartyDataset, VerticalDataset, read_held_labels
 from labelward.data.encoding import ColumnEncoding, fit_encoding, source_column, transform, transform_splits
 from labelward.data.label_proxies import warn_of_label_proxies
@@ -11,7 +11,7 @@ from labelward.data.splitting import DataSplit
 from labelward.data.tables import as_table, check_same_ids, read_ids, read_source, read_table, table_digest
 
 __all__ = [
-    "CatalogueEntry",
+    "CatalogEntry",
     "ColumnEncoding",
     "DataSplit",
     "LabelColumn",
@@ -21,7 +21,7 @@ __all__ = [
     "RawTables",
     "VerticalDataset",
     "as_table",
-    "catalogue_entries",
+    "catalog_entries",
     "check_same_ids",
     "encode_labels",
     "encode_party",

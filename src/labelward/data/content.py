@@ -1,4 +1,4 @@
-"""Texts and images of the catalogue as the columns that a model reads.
+"""Texts and images of the catalog as the columns that a model reads.
 
 Tokens are words in lower case; the number of a token is a checksum of it, so that no vocabulary has to be learned or
 fetched, and different words may have the same number. A bottom model over tokens gets one column for each position;

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from labelward.data import catalogue
+from labelward.data import catalog
 from labelward.data.encoding import fit_encoding, transform_splits
 from labelward.data.labels import (
     encode_held_labels,
@@ -132,7 +132,7 @@ def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], plac
     """Return the labels and weights of a table.
 
     Args:
-        job: its task; without one the task of the catalogue's entry, else classification.
+        job: its task; without one the task of the catalog's entry, else classification.
         table: the common table, or the active party's.
         columns: names of the label column and of the weight column, if any.
 
@@ -177,8 +177,8 @@ def read_held_labels(job: Job, party: PartySection, table: pa.Table) -> LabelCol
 
 
 def default_task(table: str | None) -> Literal["classification", "regression"]:
-    """Return the task of a table of the catalogue; classification for any other."""
-    entry = catalogue.catalogue_entries().get(table or "")
+    """Return the task of a table of the catalog; classification for any other."""
+    entry = catalog.catalog_entries().get(table or "")
     return "regression" if entry is not None and entry.task == "regression" else "classification"
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from labelward.data import catalogue
+from labelward.data import catalog
 from labelward.data.column_partition import assign_columns, assigned_monotone, check_disjoint, rank_by_information
 from labelward.data.content import image_columns, text_columns
 from labelward.data.dataset import VerticalDataset, assemble_dataset, encode_all, encode_columns, read_labels
@@ -37,7 +37,7 @@ def load_tables(job: Job) -> RawTables:
     """Read the common table of a job, or the table of each party.
 
     Raises:
-        DataError: a file cannot be read, or a data set of the catalogue is unknown or was not found.
+        DataError: a file cannot be read, or a data set of the catalog is unknown or was not found.
         JobError: a party's table is on another machine.
     """
     for party in job.parties:
@@ -51,15 +51,15 @@ def load_tables(job: Job) -> RawTables:
         if is_table_path(job.data.table):
             table = read_source(job.data.table, job.data, job.data.id, place="[data]")
             return RawTables(name=table_name(job.data.table), tables=(table,))
-        table, width = _content(catalogue.load_catalogue_table(job.data.table), job)
+        table, width = _content(catalog.load_catalog_table(job.data.table), job)
         return RawTables(name=job.data.table, tables=(prepared(table, job.data, place="[data]"),), width=width)
     tables = tuple(read_party_source(party) for party in job.parties)
     return RawTables(name=table_name(job.active.table or ""), tables=tables)
 
 
 def _content(table: pa.Table, job: Job) -> tuple[pa.Table, int]:
-    """Return a table of the catalogue with its texts or images as columns, and how many of them lie side by side."""
-    entry, model = catalogue.catalogue_entries()[job.data.table or ""], job.model.params
+    """Return a table of the catalog with its texts or images as columns, and how many of them lie side by side."""
+    entry, model = catalog.catalog_entries()[job.data.table or ""], job.model.params
     table = table.drop_columns(list(entry.unused))
     if entry.texts:
         return text_columns(table, entry.texts, model)
@@ -67,9 +67,9 @@ def _content(table: pa.Table, job: Job) -> tuple[pa.Table, int]:
 
 
 def _with_hashed(job: Job) -> Job:
-    """Return a job whose text columns of many values are hashed, where the catalogue says so and the job nothing."""
+    """Return a job whose text columns of many values are hashed, where the catalog says so and the job nothing."""
     data = job.data
-    entry = catalogue.catalogue_entries().get(data.table or "")
+    entry = catalog.catalog_entries().get(data.table or "")
     if entry is None or not entry.hashed or data.categories != "native" or data.hashed:
         return job
     return replace(job, data=replace(data, hashed=tuple(name for name in entry.hashed if name not in data.drop)))

@@ -238,7 +238,7 @@ def make_engine(section: EncryptionSection, *, background: bool = False) -> Engi
 def list_components() -> dict[str, list[ComponentInfo]]:
     """Return all components by family: models, defenses, attacks, engines, tables."""
     from labelward.attacks import ATTACKS
-    from labelward.data import catalogue_entries
+    from labelward.data import catalog_entries
     from labelward.defenses import DEFENSES
 
     registries: dict[str, Registry[Any]] = {"models": MODELS, "defenses": DEFENSES, "attacks": ATTACKS}
@@ -247,7 +247,7 @@ def list_components() -> dict[str, list[ComponentInfo]]:
     engines = {name: engine_class(name) for name in engine_names() if name not in broken}
     found["engines"] = [_info(name, each, each.Parameters) for name, each in engines.items()]
     found["tables"] = []
-    for name, table in catalogue_entries().items():
+    for name, table in catalog_entries().items():
         label = f"{len(table.classes)} classes" if table.classes else "regression"
         summary = f"{table.title}: {table.rows:,} rows, {table.features} columns, {label}"
         found["tables"].append(ComponentInfo(kind=name, summary=summary))

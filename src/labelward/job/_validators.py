@@ -18,7 +18,7 @@ _UNITS = ("", "K", "M", "G", "T")
 _BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])(i?))?B", re.IGNORECASE)
 _MOST_BYTES = 1 << 62
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_CATALOGUE_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_CATALOG_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HOST = re.compile(
     r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?)*"
 )
@@ -39,15 +39,15 @@ def check_unique(field: str, values: Sequence[Any], noun: str) -> None:
 
 
 def is_table_path(table: str) -> bool:
-    """Return whether ``table`` is the path of a file rather than a name of the catalogue."""
+    """Return whether ``table`` is the path of a file rather than a name of the catalog."""
     return has_table_suffix(table)
 
 
-def check_table(field: str, table: Any, *, catalogue: bool) -> None:
-    """Refuse what is no path of a table, nor a name of the catalogue where one is allowed."""
-    if is_table_path(table) or (catalogue and _CATALOGUE_NAME.fullmatch(table)):
+def check_table(field: str, table: Any, *, catalog: bool) -> None:
+    """Refuse what is no path of a table, nor a name of the catalog where one is allowed."""
+    if is_table_path(table) or (catalog and _CATALOG_NAME.fullmatch(table)):
         return
-    wanted = "a catalogue name or the path of" if catalogue else "the path of"
+    wanted = "a catalog name or the path of" if catalog else "the path of"
     reason = f"must be {wanted} a {listed_suffixes()} file, not {table!r}"
     raise JobError(reason, code="choice", field=field, value=table)
 

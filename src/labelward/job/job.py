@@ -269,7 +269,7 @@ def _check_form(data: DataSection, parties: tuple[PartySection, ...]) -> None:
     elif data.classes:
         raise _conflict("[data] classes", "is for labels in the tables of several parties", data.classes)
     elif data.table is None:
-        raise _missing("[data] table", f"required: a catalogue name, or the path of a {listed_suffixes()} file")
+        raise _missing("[data] table", f"required: a catalog name, or the path of a {listed_suffixes()} file")
     elif len({party.share is None for party in parties}) > 1:
         raise _conflict("[parties]", "give every party a share, or every party a list of columns, but not a mixture")
     if data.buckets != 1000 and data.categories != "hashed" and not any(each.hashed for each in (data, *parties)):

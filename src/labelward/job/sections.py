@@ -108,9 +108,9 @@ class DataSection(TableKeys):
     section: ClassVar[str] = "[data]"
 
     table: Annotated[
-        Text | None, Meta(description="Catalogue name, or path of a table file; left out where parties have tables.")
+        Text | None, Meta(description="Catalog name, or path of a table file; left out where parties have tables.")
     ] = None
-    label: Annotated[Text | None, Meta(description="Label column; required for a path, 'label' for the catalogue.")] = (
+    label: Annotated[Text | None, Meta(description="Label column; required for a path, 'label' for the catalog.")] = (
         None
     )
     labels: Annotated[
@@ -137,7 +137,7 @@ class DataSection(TableKeys):
     ] = None
     task: Annotated[
         Literal["classification", "regression"] | None,
-        Meta(description="Learning task; left out: that of the catalogue entry, or classification."),
+        Meta(description="Learning task; left out: that of the catalog entry, or classification."),
     ] = None
     weight: Annotated[Text | None, Meta(description="Column of row weights, each at least 0.")] = None
     test_size: Annotated[float, Meta(gt=0, lt=1, description="Fraction of the rows held out for testing.")] = 0.2
@@ -181,9 +181,9 @@ class DataSection(TableKeys):
     ] = FrozenDict[int]({})
 
     def check_parameters(self) -> None:
-        """Refuse columns with two roles; set the label column of a catalogue table."""
+        """Refuse columns with two roles; set the label column of a catalog table."""
         if self.table is not None:
-            check_table("[data] table", self.table, catalogue=True)
+            check_table("[data] table", self.table, catalog=True)
             if self.label is None and is_table_path(self.table):
                 raise self.error("label", f"required, since table is the file {self.table!r}", code="missing")
             if self.label is None:
@@ -322,7 +322,7 @@ class PartySection(TableKeys):
         if self.share is not None:
             reason = "is for a common table; list the columns of the party's own table"
             raise JobError(reason, code="conflict", field=f"{section} share", value=self.share)
-        check_table(f"{section} table", self.table, catalogue=False)
+        check_table(f"{section} table", self.table, catalog=False)
         if self.id is None:
             raise self.error("id", "required, since rows of different tables are matched by it", code="missing")
         check_roles(section, self.roles())
@@ -335,7 +335,7 @@ class PartySection(TableKeys):
         if self.weight is not None and self.label is None:
             raise self.error("weight", "needs a label column: only the active party weights the rows")
         if self.unaligned is not None:
-            check_table(f"{section} unaligned", self.unaligned, catalogue=False)
+            check_table(f"{section} unaligned", self.unaligned, catalog=False)
             if self.label is None:
                 raise self.error("unaligned", "needs a label column: only the active party learns from rows of its own")
         object.__setattr__(self, "monotone", check_directions(f"{section} monotone", self.monotone))

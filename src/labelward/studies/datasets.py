@@ -1,4 +1,4 @@
-"""Tables of images, texts, hashed columns and row samples, derived from those of the catalogue.
+"""Tables of images, texts, hashed columns and row samples, derived from those of the catalog.
 
 A job reads columns. An image has one column per pixel, channel by channel and row by row; a text has one per position,
 which holds the number of a token. Functions of a dataset take the seed of a run.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data.catalogue import load_catalogue_table
+from labelward.data.catalog import load_catalog_table
 from labelward.data.content import pixel_columns, token, words
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def fashion_mnist(seed: int, *, rows: int | None = None) -> pa.Table:
     """Return Fashion-MNIST training images, pixels scaled to [0, 1]: all, or a sample of rows stratified by class."""
     import pyarrow as pa
 
-    table = _sample(load_catalogue_table("fashion_mnist_train"), seed, rows)
+    table = _sample(load_catalog_table("fashion_mnist_train"), seed, rows)
     pixels = [name for name in table.column_names if name != "label"]
     scaled = {name: (table[name].to_numpy() / 255).astype(np.float32) for name in pixels}
     return pa.table({**scaled, "label": table["label"]})
@@ -37,7 +37,7 @@ def fashion_mnist(seed: int, *, rows: int | None = None) -> pa.Table:
 
 def credit_default(seed: int, *, rows: int | None = None) -> pa.Table:
     """Return the credit default table, or a sample of its rows stratified by class."""
-    return _sample(load_catalogue_table("credit_default"), seed, rows)
+    return _sample(load_catalog_table("credit_default"), seed, rows)
 
 
 def cifar10(seed: int, *, width: int = CIFAR_WIDTH) -> pa.Table:
@@ -49,7 +49,7 @@ def cifar10(seed: int, *, width: int = CIFAR_WIDTH) -> pa.Table:
     """
     import pyarrow as pa
 
-    table = load_catalogue_table("cifar10_10k")
+    table = load_catalog_table("cifar10_10k")
     return pa.table({**pixel_columns(table["image"].to_pylist(), width), "label": table["label"]})
 
 
@@ -77,7 +77,7 @@ def shrunk(table: pa.Table, *, width: int) -> pa.Table:
 
 def criteo(seed: int, *, buckets: int) -> pa.Table:
     """Return the Criteo sample with columns hashed into buckets; the same for any seed."""
-    return hashed(load_catalogue_table("criteo_8k"), buckets=buckets)
+    return hashed(load_catalog_table("criteo_8k"), buckets=buckets)
 
 
 def hashed(table: pa.Table, *, buckets: int) -> pa.Table:
@@ -99,8 +99,8 @@ def hashed(table: pa.Table, *, buckets: int) -> pa.Table:
 
 
 def texts(seed: int, *, name: str, rows: int | None = None) -> pa.Table:
-    """Return a text table of the catalogue as token numbers, in two halves: all rows, or a stratified sample."""
-    return tokenized(_sample(load_catalogue_table(name), seed, rows))
+    """Return a text table of the catalog as token numbers, in two halves: all rows, or a stratified sample."""
+    return tokenized(_sample(load_catalog_table(name), seed, rows))
 
 
 def tokenized(table: pa.Table) -> pa.Table:

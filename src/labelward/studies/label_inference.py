@@ -90,7 +90,7 @@ _accuracy = partial(StudyDataset, utility_metric="accuracy", on_request=True)
 _yahoo_answers = partial(
     _accuracy, title="Yahoo Answers", party_columns=_HALVES, fine_tuning=_GENTLY, upper_bound=False
 )
-_breast_cancer = partial(_accuracy, catalogue_name="breast_cancer", test_size=0.25, model=_BREAST_MODEL)
+_breast_cancer = partial(_accuracy, catalog_name="breast_cancer", test_size=0.25, model=_BREAST_MODEL)
 
 _TABLES = (
     _breast_cancer(
@@ -119,7 +119,7 @@ _TABLES = (
     _accuracy(
         name="fashion_mnist",
         title="Fashion-MNIST (not in the paper)",
-        catalogue_name="fashion_mnist_train",
+        catalog_name="fashion_mnist_train",
         generate=partial(tables.fashion_mnist, rows=10_000),
         image_width=tables.FASHION_WIDTH,
         model=_PIXELS,
@@ -130,7 +130,7 @@ _TABLES = (
         shape=(60_000, 3_072, 10),
         convert=partial(tables.shrunk, width=_WIDTH),
         substitute=f"{_CIFAR_ROWS}, shrunk to 16 x 16 pixels; ResNet-20, 8 epochs of 100",
-        catalogue_name="cifar10_10k",
+        catalog_name="cifar10_10k",
         generate=partial(tables.cifar10, width=_WIDTH),
         image_width=_WIDTH,
         model=_SMALL_RESNET,
@@ -142,7 +142,7 @@ _TABLES = (
         shape=(0, 39, 2),
         convert=partial(tables.hashed, buckets=1_024),
         substitute="8,000 of 100,000 rows, hashed to 1,024 columns instead of 8,192",
-        catalogue_name="criteo_8k",
+        catalog_name="criteo_8k",
         generate=partial(tables.criteo, buckets=1_024),
         model=_CLICKS,
         completion={"auxiliary": 100, **_UNBALANCED},
@@ -151,14 +151,14 @@ _TABLES = (
     _yahoo_answers(
         name="ag_news",
         substitute=f"AG News, 4 classes and 7,600 texts; {_SMALL_BERT}",
-        catalogue_name="ag_news_7600",
+        catalog_name="ag_news_7600",
         generate=partial(tables.texts, name="ag_news_7600"),
         model=_BERT,
     ),
     _yahoo_answers(
         name="dbpedia",
         substitute=f"DBpedia, 14 classes and 5,000 texts; {_SMALL_BERT}",
-        catalogue_name="dbpedia_14k",
+        catalog_name="dbpedia_14k",
         generate=partial(tables.texts, name="dbpedia_14k", rows=5_000),
         model={**_BERT, "epochs": 5},
         completion={"auxiliary": 140},
@@ -167,7 +167,7 @@ _TABLES = (
         name="credit_default",
         title="BHI",
         substitute=f"6,000 clients of {_CREDIT}",
-        catalogue_name="credit_default",
+        catalog_name="credit_default",
         generate=partial(tables.credit_default, rows=6_000),
         utility_metric="f1",
         leakage_metric="f1",
@@ -246,7 +246,7 @@ FULL_DATASETS = tuple(
         **_FULL_CHANGES.get(each.name, {}),
         fine_tuning={name: value for name, value in each.fine_tuning.items() if name != "steps"},
         completion={**each.completion, **_PAPER_COMPLETION}
-        if each.catalogue_name != "breast_cancer"
+        if each.catalog_name != "breast_cancer"
         else each.completion,
     )
     for each in DATASETS
@@ -337,7 +337,7 @@ _OURS = (
 _DEFENDED = (*_NOISE[1:], *_KEEP[1:], *_PPDL[1:3], *_LEVELS[::3])
 _SHARES = (0.125, 0.25, 0.5, 0.75)
 _PARTIES = (2, 4, 6, 8, 10)
-_BREAST = tuple(each.name for each in DATASETS if each.catalogue_name == "breast_cancer")
+_BREAST = tuple(each.name for each in DATASETS if each.catalog_name == "breast_cancer")
 _REST = tuple(each.name for each in DATASETS if each.name not in _BREAST)
 _IMAGES = ("digits", "fashion_mnist", "cifar10")
 _SMALLER = "smaller datasets and networks than the paper's"

@@ -44,7 +44,7 @@ def with_own_tables(study: Study, tables: Mapping[str, Path]) -> Study:
         dataset = known[place]
         table = read_table(file)
         check_dataset_shape(dataset, table, file)
-        found[place] = replace(dataset, file=file, substitute="", generate=None, catalogue_name="", on_request=False)
+        found[place] = replace(dataset, file=file, substitute="", generate=None, catalog_name="", on_request=False)
     present = {each.name for each in study.datasets}
     added = [each for name, each in found.items() if name not in present]
     return replace(

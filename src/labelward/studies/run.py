@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from labelward.auditing.audit import audit
-from labelward.data.catalogue import catalogue_entries, load_catalogue_table
+from labelward.data.catalog import catalog_entries, load_catalog_table
 from labelward.errors import DataError, InputError, LabelwardError, OutputError
 from labelward.federation.components import with_defaults
 from labelward.federation.progress import Watch, no_log
@@ -183,24 +183,24 @@ def _stored_name(marker: Path) -> str | None:
 
 
 def _columns(dataset: StudyDataset) -> tuple[str, ...]:
-    """Return the columns of a dataset's table in the catalogue; none for one that is purely synthetic.
+    """Return the columns of a dataset's table in the catalog; none for one that is purely synthetic.
 
     Raises:
         DataError: there is no such table.
     """
-    if dataset.file is not None or (dataset.generate is not None and not dataset.catalogue_name):
+    if dataset.file is not None or (dataset.generate is not None and not dataset.catalog_name):
         return ()
-    name = dataset.catalogue_name or dataset.name
-    if name not in catalogue_entries():
+    name = dataset.catalog_name or dataset.name
+    if name not in catalog_entries():
         raise DataError(_NO_COPY, code="not-found", value=name)
-    return tuple(load_catalogue_table(name).column_names[:-1])
+    return tuple(load_catalog_table(name).column_names[:-1])
 
 
 def _job(study: Study, out: Path, task: StudyTask, columns: Mapping[str, tuple[str, ...]]) -> Job:
     """Return the job of a task; a generated or converted table is written first, if it is not there yet."""
     dataset = task.dataset
     if dataset.generate is None and dataset.file is None:
-        return study.job(task, dataset.catalogue_name or dataset.name, columns[dataset.name])
+        return study.job(task, dataset.catalog_name or dataset.name, columns[dataset.name])
     import pyarrow.parquet as pq
 
     made_from = task.seed if dataset.file is None else f"own-{_file_digest(dataset.file)}"  # the same for any seed

@@ -51,13 +51,13 @@ class StudyDataset:
         parties: number of parties to whom the columns are dealt out evenly; 0: as the setting says.
         shape: rows, columns without the label, and classes of the paper's dataset, which a file of the user's must
             have; 0: any number.
-        file: the user's file that is read in place of the catalogue.
+        file: the user's file that is read in place of the catalog.
         like: the dataset at hand that it is shown beside, where nothing is at hand of it.
         convert: makes the table that is trained on from the file's; None: it is that already.
         hidden_attribute: a column that no party has; whether a row is above its median is inferred in a second step.
     """
 
-    name: str  # name in the catalogue, or of a table that is generated
+    name: str  # name in the catalog, or of a table that is generated
     title: str  # name in the paper
     substitute: str = ""  # how it differs from the paper's dataset; empty if it is the same
     active_share: float = 0.5  # the active party's share of the columns
@@ -67,7 +67,7 @@ class StudyDataset:
     leakage_metric: str = "accuracy"  # the paper's metric of leakage; replaces ``*`` in :attr:`MetricColumn.metric`
     extra_metrics: tuple[str, ...] = ()  # further metrics, each with rows of its own
     generate: Callable[[int], pa.Table] | None = None
-    catalogue_name: str = ""  # the table in the catalogue that it is or is derived from, if it differs from ``name``
+    catalog_name: str = ""  # the table in the catalog that it is or is derived from, if it differs from ``name``
     party_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     test_size: float | None = None  # share of test rows; None: the study's
     model: Mapping[str, Any] = field(default_factory=dict)  # model parameters that differ from the study's

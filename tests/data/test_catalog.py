@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.utils import Bunch
 
-from labelward.data import catalogue, catalogue_entries, load_dataset, load_tables
+from labelward.data import catalog, catalog_entries, load_dataset, load_tables
 from labelward.data.openml import Download, download
 from labelward.errors import DataError
 from labelward.job import parse_job
 from refusals import refused
 
-SETS = [name for name, entry in catalogue_entries().items() if entry.sha256 or entry.files]
+SETS = [name for name, entry in catalog_entries().items() if entry.sha256 or entry.files]
 needs_folder = pytest.mark.skipif("LABELWARD_DATA" not in os.environ, reason="LABELWARD_DATA is not set")
 
 
@@ -34,17 +34,17 @@ def nowhere(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["breast_cancer", "digits"])
 def test_sets_of_scikit_learn_need_nothing(nowhere, name):
-    table = catalogue.load_catalogue_table(name)  # checks rows, columns and classes against the entry
+    table = catalog.load_catalog_table(name)  # checks rows, columns and classes against the entry
     assert table.column_names[-1] == "label"
 
 
 @needs_folder
 @pytest.mark.parametrize("name", SETS)
 def test_sets_in_the_folder_are_what_their_entries_say(name):
-    assert catalogue.load_catalogue_table(name).num_rows == catalogue_entries()[name].rows
+    assert catalog.load_catalog_table(name).num_rows == catalog_entries()[name].rows
 
 
-TINY = catalogue.CatalogueEntry(
+TINY = catalog.CatalogEntry(
     name="tiny",
     title="Two rows",
     rows=2,
@@ -58,29 +58,29 @@ ANSWER = Bunch(data=np.array([[0.0], [1.0]]), target=["1", "2"], feature_names=[
 
 @pytest.fixture
 def tiny(nowhere, monkeypatch):
-    monkeypatch.setattr(catalogue, "catalogue_entries", lambda: {TINY.name: TINY})
+    monkeypatch.setattr(catalog, "catalog_entries", lambda: {TINY.name: TINY})
     return nowhere
 
 
 def test_a_set_that_is_nowhere_says_where_it_was_looked_for(tiny):
     with refused(DataError, "not-found", value="tiny") as caught:
-        catalogue.load_catalogue_table("tiny")
+        catalog.load_catalog_table("tiny")
     for words in ("'tiny'", "LABELWARD_DATA is not set", str(tiny / "cache"), "0" * 64, "OpenML (Tiny)", "no network"):
         assert words in str(caught.value)
 
 
 def test_a_set_without_a_known_download_says_so(nowhere):
     with refused(DataError, "not-found", value="criteo_8k") as caught:
-        catalogue.load_catalogue_table("criteo_8k")
+        catalog.load_catalog_table("criteo_8k")
     assert "no download" in str(caught.value)
 
 
 def test_a_download_is_converted_checked_and_kept(tiny, monkeypatch):
     monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda *args, **kwargs: ANSWER)
     expected = {"x": [-1, 5], "label": ["no", "yes"]}
-    assert catalogue.load_catalogue_table("tiny").to_pydict() == expected
+    assert catalog.load_catalog_table("tiny").to_pydict() == expected
     monkeypatch.delattr("sklearn.datasets.fetch_openml")
-    assert catalogue.load_catalogue_table("tiny").to_pydict() == expected
+    assert catalog.load_catalog_table("tiny").to_pydict() == expected
     assert [file.name for file in (tiny / "cache" / "labelward").iterdir()] == ["tiny.parquet"]
 
 
@@ -93,7 +93,7 @@ def test_a_download_of_something_else_is_refused_and_not_kept(tiny, monkeypatch)
             "sklearn.datasets.fetch_openml", lambda *args, wrong=wrong, **kwargs: Bunch(**{**ANSWER, **wrong})
         )
         with refused(DataError, "damaged", field="OpenML (Tiny)", value=value):
-            catalogue.load_catalogue_table("tiny")
+            catalog.load_catalog_table("tiny")
     assert not (tiny / "cache").exists()
 
 
@@ -119,17 +119,17 @@ def test_a_folder_wins_over_the_cache_and_its_file_must_have_the_checksum(tiny, 
     (tiny / "cache" / "labelward").mkdir(parents=True)
     pq.write_table(good, tiny / "cache" / "labelward" / "tiny.parquet")
     monkeypatch.setenv("LABELWARD_DATA", str(tiny))
-    assert catalogue.load_catalogue_table("tiny").equals(good)  # the folder does not hold it, the cache does
+    assert catalog.load_catalog_table("tiny").equals(good)  # the folder does not hold it, the cache does
     shutil.copy(tiny / "cache" / "labelward" / "tiny.parquet", tiny / "tiny.parquet")
     with refused(DataError, "damaged", field=str(tiny / "tiny.parquet")):
-        catalogue.load_catalogue_table("tiny")
+        catalog.load_catalog_table("tiny")
 
 
 def test_a_cache_that_cannot_be_written_is_named(tiny, monkeypatch):
     (tiny / "cache").write_text("a file in the way")
     monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda *args, **kwargs: ANSWER)
     with refused(DataError, "unwritable", field=str(tiny / "cache" / "labelward" / "tiny.parquet")):
-        catalogue.load_catalogue_table("tiny")
+        catalog.load_catalog_table("tiny")
 
 
 def test_names_that_do_not_exist(nowhere):

@@ -1,6 +1,6 @@
-"""Catalogue of named data sets: two come with scikit-learn, the others are searched for as files or on OpenML.
+"""Catalog of named data sets: two come with scikit-learn, the others are searched for as files or on OpenML.
 
-The entries are data, in ``catalogue.toml``. A data set is searched for in the folder that the environment variable
+The entries are data, in ``catalog.toml``. A data set is searched for in the folder that the environment variable
 ``LABELWARD_DATA`` names, then in the cache (``labelward`` in ``$XDG_CACHE_HOME`` or ``~/.cache``), then on OpenML.
 
 - A file in the folder must have the checksum of its entry.
@@ -35,7 +35,7 @@ _FOLDER_VARIABLE = "LABELWARD_DATA"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CatalogueEntry:
+class CatalogEntry:
     """One data set.
 
     Attributes:
@@ -65,33 +65,33 @@ class CatalogueEntry:
         return "classification" if self.classes else "regression"
 
 
-def catalogue_entries() -> Mapping[str, CatalogueEntry]:
-    """Return the entries of ``catalogue.toml`` by name."""
+def catalog_entries() -> Mapping[str, CatalogEntry]:
+    """Return the entries of ``catalog.toml`` by name."""
     return MappingProxyType(_stored_entries())
 
 
 @cache
-def _stored_entries() -> dict[str, CatalogueEntry]:
-    text = files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8")
+def _stored_entries() -> dict[str, CatalogEntry]:
+    text = files(__package__).joinpath("catalog.toml").read_text(encoding="utf-8")
     return {name: _parse_entry(name, fields) for name, fields in tomllib.loads(text).items()}
 
 
-def _parse_entry(name: str, fields: dict[str, Any]) -> CatalogueEntry:
+def _parse_entry(name: str, fields: dict[str, Any]) -> CatalogEntry:
     source = fields.pop("source", None)
     if source is not None:
         source = Download(**{**source, "columns": tuple(source.get("columns", ()))})
     lists = {key: tuple(fields.get(key, ())) for key in ("times", "hashed", "texts", "unused")}
-    return CatalogueEntry(**{**fields, **lists, "name": name, "source": source})
+    return CatalogEntry(**{**fields, **lists, "name": name, "source": source})
 
 
-def load_catalogue_table(name: str) -> pa.Table:
-    """Return a data set of the catalogue: its feature columns, then ``label``.
+def load_catalog_table(name: str) -> pa.Table:
+    """Return a data set of the catalog: its feature columns, then ``label``.
 
     Raises:
         DataError: the name is unknown; a file is not the expected one; or no file was found, with the places that were
             searched and how to provide it.
     """
-    known = catalogue_entries()
+    known = catalog_entries()
     if name not in known:
         reason = f"{unknown_name('data set', name, known)}, or the path of a file"
         raise DataError(reason, code="unknown", field="[data] table", value=name)
@@ -122,7 +122,7 @@ def load_catalogue_table(name: str) -> pa.Table:
     return table
 
 
-def _load_images(entry: CatalogueEntry) -> pa.Table:
+def _load_images(entry: CatalogEntry) -> pa.Table:
     folder = os.environ.get(_FOLDER_VARIABLE)
     places = [*([Path(folder)] if folder else []), _cache_folder()]
     place = next((one for one in places if all((one / path).is_file() for path in entry.files)), None)
@@ -145,7 +145,7 @@ def _cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "labelward"
 
 
-def _not_found(entry: CatalogueEntry, folder: str | None, cached: Path) -> str:
+def _not_found(entry: CatalogEntry, folder: str | None, cached: Path) -> str:
     searched = f"in {folder!r}" if folder else f"({_FOLDER_VARIABLE} is not set)"
     return (
         f"data set {entry.name!r} ({entry.title}) was not found {searched} or as {str(cached)!r}; "
@@ -161,7 +161,7 @@ def _verify_checksum(file: Path, expected: str) -> None:
         raise DataError(reason, code="damaged", field=str(file), value=found)
 
 
-def _verified(table: pa.Table, entry: CatalogueEntry, origin: str) -> pa.Table:
+def _verified(table: pa.Table, entry: CatalogEntry, origin: str) -> pa.Table:
     shape, wanted = (table.num_rows, table.num_columns), (entry.rows, entry.features + 1)
     if shape != wanted or table.column_names[-1] != "label":
         reason = (
