@@ -33,6 +33,7 @@ from labelward import rng as generators
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.errors import DataError, JobError
 from labelward.kernels.interleaving import posterior
+from labelward.kernels.spectral import one_thread
 from labelward.messages.handshake import RowSplit
 from labelward.parameters import NonNegativeInt, PositiveInt
 from labelward.party.view import View
@@ -353,13 +354,12 @@ def _fitted(
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     values, available = columns
     known = np.flatnonzero(available)
     prior, classes = np.tile(shares, (len(beliefs), 1)), beliefs.shape[1]
     fold = rng.permutation(len(known)) % _FOLDS
-    with warnings.catch_warnings(), threadpool_limits(1):
+    with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for number in range(_FOLDS):
             train, held_out = known[fold != number][: _MOST_ROWS // classes], known[fold == number]

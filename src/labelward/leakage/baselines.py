@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.kernels.spectral import one_thread
 
 
 def fit_logistic(own: AttackerData, aux: AuxiliaryKnowledge) -> LabelGuess:
@@ -33,12 +34,11 @@ def predict_known(model: Any, own: AttackerData, aux: AuxiliaryKnowledge) -> Lab
     Where these are of one class, so is the guess.
     """
     from sklearn.dummy import DummyClassifier
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     columns = own.numbers()
     center, scale = columns.mean(axis=0), columns.std(axis=0)
     scale[scale == 0] = 1.0
-    with threadpool_limits(1):
+    with one_thread():
         if (aux.known_labels == aux.known_labels[0]).all():
             model = DummyClassifier()
         model.fit((columns[aux.known_rows] - center) / scale, aux.known_labels)

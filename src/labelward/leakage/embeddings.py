@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import FileFormatError
 from labelward.federation.simulation import MODEL
+from labelward.kernels.spectral import one_thread
 from labelward.protocols.family import ImageMaps, ModelFamily
 from labelward.rng import learning
 from labelward.runs.secure_files import atomic_write
@@ -207,7 +208,6 @@ def project_to_plane(embedding: Floats, *, seed: int) -> Floats:
     equal rows become one point.
     """
     from sklearn.manifold import TSNE
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     if (embedding == embedding[0]).all():
         return np.full((len(embedding), 2), 0.5)
@@ -216,7 +216,7 @@ def project_to_plane(embedding: Floats, *, seed: int) -> Floats:
     model = TSNE(
         init="pca", perplexity=min(30.0, (len(embedding) - 1) / 3), max_iter=_ITERATIONS, random_state=seed % (1 << 32)
     )
-    with threadpool_limits(1):  # several threads would round differently
+    with one_thread():
         points = np.asarray(model.fit_transform(embedding), dtype=np.float64)
     low, extent = points.min(0), np.ptp(points, axis=0).max()
     return np.asarray((points - low) / (extent or 1.0))

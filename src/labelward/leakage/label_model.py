@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.kernels.spectral import one_thread
+
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
@@ -46,7 +48,6 @@ def fit_label_model(columns: Floats, labels: Labels, classes: int, *, rng: np.ra
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     rows = len(labels)
     order = rng.permutation(rows)
@@ -55,7 +56,7 @@ def fit_label_model(columns: Floats, labels: Labels, classes: int, *, rng: np.ra
     scale = columns.std(axis=0)
     scaled = (columns - columns.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
     trees = {"max_iter": 60, "max_leaf_nodes": 15, "early_stopping": False, "random_state": 0}
-    with warnings.catch_warnings(), threadpool_limits(1):
+    with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)
         parts = [
             np.log(np.maximum(_out_of_fold(model, scaled, labels, classes, (order, fold)), _LEAST))

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, LabelGuess
+from labelward.kernels.spectral import one_thread
 from labelward.leakage.label_model import Floats, LabelModel, Labels
 from labelward.metrics.epsilon_bound import SHARES, EpsilonEvidence, GuessTrial
 from labelward.party.view import View
@@ -144,7 +145,6 @@ def _differences(
     A fitted row is compared with each other class, weighted by the probability that this class is drawn.
     """
     from sklearn.linear_model import LogisticRegression
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     fitted, labels, probabilities = shape
     rows = fitted[:_MOST_FITTED]
@@ -159,7 +159,7 @@ def _differences(
     scale = np.sqrt(np.average(np.square(learned), axis=0, weights=weights))
     scale = np.where(scale > 0, scale, 1.0)
     answers = np.repeat([1, 0], len(row))
-    with threadpool_limits(1):
+    with one_thread():
         model = LogisticRegression(fit_intercept=False, max_iter=200)
         model.fit(np.concatenate([learned, -learned]) / scale, answers, np.tile(weights, 2))
         found: Floats = (played / scale) @ model.coef_[0]
