@@ -32,9 +32,10 @@ from labelward.tuning import evaluate as evaluation
 from labelward.tuning import ledger
 from labelward.tuning.evaluate import Evaluator, Plan, Task
 from labelward.tuning.ledger import Evaluation, FrontPoint, Point
-from labelward.tuning.objectives import Figures
+from labelward.tuning.objectives import Figures, Objectives
+from labelward.tuning.pareto import hypervolume
 from labelward.tuning.prefixes import begun_with, refusal
-from labelward.tuning.search import SEARCHES, Told
+from labelward.tuning.search import SEARCHES, RandomSearch, Told
 from labelward.tuning.tune import TuneResult, tune
 from refusals import refused
 
@@ -372,7 +373,7 @@ def test_known_settings_do_not_count(small: Small, tmp_path: Path, monkeypatch: 
 
 
 def test_a_search_varies_no_length_that_every_training_passes(small: Small, tmp_path: Path) -> None:
-    """All trainings are of the greatest length, and the strategy hears of the longest part within the limits."""
+    """All trainings are of the greatest length, and the strategy hears of the best part within the limits."""
     heard: list[Any] = []
 
     class Hearing(SEARCHES["random"]):  # type: ignore[misc]
@@ -383,16 +384,35 @@ def test_a_search_varies_no_length_that_every_training_passes(small: Small, tmp_
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SEARCHES, "random", Hearing)  # type: ignore[arg-type]
         found = tune(job, out=tmp_path / "out")
+    bounds = np.array(found.record.bounds)
     for told, each in zip(heard, found.evaluations, strict=True):
         assert "model.trees" not in told.setting
         assert each.setting["model.trees"] == 4
-        within = [point.values for point in each.points if point.values[1] <= 0.2]
-        assert told.values == (within or [point.values for point in each.points])[-1]
+        within = [point.values for point in each.points if point.values[1] <= 0.2] or [
+            point.values for point in each.points
+        ]
+        volumes = [hypervolume(np.array([values]), bounds) for values in within]
+        best = np.array(within[int(np.argmax(volumes))])
+        assert told.values == tuple(best if max(volumes) > 0 else np.maximum(within[-1], bounds[1]))
     assert {len(each.points) for each in found.evaluations} == {4}
     assert any(told.values != each.points[-1].values for told, each in zip(heard, found.evaluations, strict=True))
     for other in ({"prefixes": False}, {"cost": "seconds"}, {"variables": [job.tune.variables[0]]}):  # type: ignore[union-attr]
         keys = {**other, "variables": [{"name": "model.trees", "low": 1, "high": 4}]} if "variables" in other else other
         assert not evaluator(small(**keys)).fixed
+
+
+def test_what_lies_beyond_a_bound_is_told_no_better_than_the_bounds(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else cheap trees that learn nothing are as good as any on the front, of which they never are."""
+    without_trainings(monkeypatch.setattr)
+    high = (1e-6, 1.0, 0.5)
+    monkeypatch.setattr(Objectives, "bounds", lambda *_: np.array([[0.0] * 3, high]))
+    heard, tell = list[Told](), RandomSearch.tell
+    monkeypatch.setattr(RandomSearch, "tell", lambda self, told: (heard.extend(told), tell(self, told))[1])
+    found = tune(small(search="random", evaluations=6), out=tmp_path / "out").evaluations
+    assert {each.values for each in heard} == {tuple(np.maximum(each.points[-1].values, high)) for each in found}
+    assert any(each.points[-1].values[2] < 0.5 for each in found)
 
 
 @pytest.mark.parametrize("handling", ["penalty", "feasible-first", "none"])

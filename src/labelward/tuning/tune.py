@@ -411,9 +411,12 @@ class _Tuning:
     def _heard(self, evaluation: Evaluation) -> tuple[float, ...]:
         """Return the figures that stand for a training: of its last point, be it cut short or whole.
 
-        Where the search varies no length, they are those of the longest within all limits, if there is any; with one
-        objective, of the best of these. One that was refused or failed has the worst of all so far, and worse than the
-        bounds.
+        Where the search varies no length, they are those of the point within all limits, if there is any, that has the
+        most hypervolume by itself; with one objective, of the best. Where none has any, since all lie beyond a bound,
+        they are those of the last one, no better than the bounds: cheap trees that learn nothing would seem as good as
+        any on the front.
+
+        One that was refused or failed has the worst of all so far, and worse than the bounds.
         """
         if not evaluation.points:
             return self.worst
@@ -421,7 +424,13 @@ class _Tuning:
         if not self.evaluator.fixed:
             return values[-1]
         within = [each for each in values if max(excesses(section, each), default=0.0) <= 0] or values
-        return min(within) if len(section.objectives) == 1 else within[-1]
+        if len(section.objectives) == 1:
+            return min(within)
+        low, high = np.array(self.record.bounds)
+        volumes = np.prod(np.clip((high - np.array(within)) / (high - low), 0.0, None), axis=1)
+        if volumes.max() > 0:
+            return within[int(volumes.argmax())]
+        return tuple(np.maximum(within[-1], high).tolist())
 
 
 Compared = tuple[dict[str, Any], tuple[float, ...]]
