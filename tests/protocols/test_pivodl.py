@@ -205,6 +205,7 @@ def test_a_threshold_above_a_holders_rows() -> None:
         family.check(load_dataset(job, 1), {})
 
 
+@pytest.mark.slow
 def test_under_paillier_it_is_the_joined_model_and_sums_share_ciphertexts() -> None:
     """Each holder encrypts its cells of a level, as many to a ciphertext as fit."""
     model = "trees = 1\ndepth = 2\nmin_node_rows = 2"
