@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from fixed_seeds import protection_of
+from labelward.leakage import embeddings
 from small_audits import finished as finished
 from small_audits import job as job
 
@@ -18,6 +19,7 @@ from small_audits import job as job
 settings.register_profile("labelward", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("labelward")
 
+PLOTS = {name: getattr(embeddings, name) for name in ("_PLOTTED", "_ITERATIONS")}
 TORCH_SEED = int(os.environ.get("LABELWARD_TEST_SEED", "0"))
 
 
@@ -26,6 +28,15 @@ def the_same_weights_in_any_order() -> None:
     """A module made in a test draws its weights from torch's own generator, which other tests have drawn from."""
     if torch := sys.modules.get("torch"):
         torch.manual_seed(TORCH_SEED)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Plot few points of embeddings but in tests of the plots: else t-SNE takes nine tenths of a small audit."""
+    plotted = PLOTS if item.get_closest_marker("plots") else {"_PLOTTED": 60, "_ITERATIONS": 250}
+    for name, value in plotted.items():
+        setattr(embeddings, name, value)
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,9 +15,11 @@ origin in ``direct_url.json`` (`PEP 610 <https://peps.python.org/pep-0610/>`_), 
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import shlex
 import sys
+from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -25,6 +27,12 @@ from urllib.parse import unquote, urlsplit
 from labelward.errors import DependencyError
 
 _PACKAGE = "labelward"
+
+
+@cache
+def version(package: str) -> str:
+    """Return the version of an installed package; its files are read once, though every header of a view states it."""
+    return importlib.metadata.version(package)
 
 
 def missing_library(purpose: str, library: str, *extras: str, field: str = "") -> DependencyError:

@@ -19,7 +19,7 @@ PARAMETERS = {"auxiliary": 12, "steps": 150, "learning_rate": 0.01}
 
 class TestActiveCompletion(LabelAttackContract):
     def attack(self):
-        return ActiveCompletion(**PARAMETERS, honest=True)
+        return ActiveCompletion(**PARAMETERS, honest=True, unlabeled_weight=5.0)  # to choose it is passive completion's
 
 
 def a_run(behavior):

@@ -35,7 +35,7 @@ class TestFineTunedOfThreeClasses(LabelAttackContract):
 
 class TestFedByTheDirectAttack(LabelAttackContract):
     def attack(self):
-        return replace(QUICK, labels="direct")
+        return replace(QUICK, labels="direct", unlabeled_weight=5.0)
 
 
 def digits(seed: int, *, top: bool = True, epochs: int = 12) -> Trained:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from blames import refused_about
+from crossing import crossed
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.clustering import Clustering
 from labelward.attacks.id2graph import ID2Graph
@@ -116,8 +117,7 @@ def test_purity_helps_where_a_leaf_mixes_what_other_trees_tell_apart():
     assert helped > plain + 0.1
 
 
-@pytest.mark.parametrize("kind", ["communities", "silhouette"])
-@pytest.mark.parametrize("classes", [2, 4, 7])
+@crossed("kind,classes", ["communities", "silhouette"], [2, 7, 4])
 def test_the_number_of_classes_is_found_where_communities_are_the_classes(kind, classes):
     truth = np.arange(ROWS) % classes
     view = planted_view(np.tile(truth, (3, 1)).astype(np.int32))

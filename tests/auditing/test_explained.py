@@ -29,6 +29,7 @@ from labelward.runs.schema import read_rows
 from refusals import refused
 
 torch.set_num_threads(1)
+pytestmark = pytest.mark.plots
 
 
 def slow_neighbors(embedding: np.ndarray, labels: np.ndarray, neighbors: int) -> float:

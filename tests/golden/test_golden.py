@@ -13,6 +13,7 @@ import torch
 from cases import CASES, HERE, found_values
 from compare import FORMAT, Tolerance, differences, read_values, write_values
 
+pytestmark = pytest.mark.plots
 torch.set_num_threads(1)  # sums of several threads round differently
 
 VALUES = HERE / "values"

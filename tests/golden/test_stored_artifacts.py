@@ -16,6 +16,7 @@ from made_tables import PEOPLE, read_columns, read_predictions
 
 from labelward.errors import LabelwardError
 
+pytestmark = pytest.mark.plots
 torch.set_num_threads(1)  # sums of several threads round differently
 
 STORED = HERE.parent / "assets" / "v1"

@@ -57,7 +57,7 @@ def run_through(made: PaillierEngine, bits: int) -> list[CipherBlock]:
     return [fresh, public.encrypt(values(10), LAYOUT).block(), sealed]
 
 
-@pytest.mark.parametrize("bits", [256, 2048])
+@pytest.mark.parametrize("bits", [256, 1024, pytest.param(2048, marks=pytest.mark.slow)])
 def test_workers_make_the_same_bytes_as_this_process(pool: PaillierEngine, bits: int) -> None:
     assert run_through(pool, bits) == run_through(PaillierEngine(kernel="gmpy2"), bits)
 

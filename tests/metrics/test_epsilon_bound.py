@@ -39,6 +39,14 @@ def test_tails_are_those_of_the_paper(delta: float) -> None:
         assert found == pytest.approx(tail_of_the_paper(300, guesses, right, epsilon, delta), rel=1e-9)
 
 
+def test_tails_without_delta_are_those_of_the_binomial_distribution() -> None:
+    rng = np.random.default_rng(0)
+    drawn = [(int(rng.integers(0, 500)), int(rng.integers(0, 500)), float(rng.uniform(-20, 20))) for _ in range(200)]
+    for guesses, right, epsilon in [(0, 0, 1.0), (10, 0, 1.0), (10, 11, 1.0), (10, 10, 40.0), *drawn]:
+        found = tail_probability(right, guesses, pairs=500, epsilon=epsilon)
+        assert found == pytest.approx(binom.sf(right - 1, guesses, 1 / (1 + math.exp(-epsilon))), rel=1e-12, abs=0)
+
+
 def test_right_guesses_alone_reject_what_their_number_allows() -> None:
     share = 0.05 ** (1 / 300)  # all right with probability 0.05
     assert rejected_epsilon(300, 300, pairs=300, level=0.05) == pytest.approx(math.log(share / (1 - share)), rel=1e-9)

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from labelward.cli.app import app
 from labelward.transport.certificates import Issued, new_authority, new_party
+from labelward.transport.grpc import coordinator
 
 pytestmark = pytest.mark.network
 
@@ -39,6 +40,12 @@ def begin(made: Companies, party: str, monkeypatch: pytest.MonkeyPatch, wanted: 
         if party == "bank" or ("has not connected yet" not in said and wanted in (None, result.exit_code)):
             break
     return result.exit_code, said
+
+
+@pytest.fixture
+def nobody_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No peer has connected that could still hear why a run cannot begin: nobody is waited for."""
+    monkeypatch.setattr(coordinator, "_PASS_ON", 0.1)
 
 
 def before(**ago: int) -> datetime:
@@ -157,6 +164,7 @@ def test_a_port_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "in use" in said
 
 
+@pytest.mark.usefixtures("nobody_to_tell")
 def test_an_id_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with companies(tmp_path, TWO) as made:
         made.edit("telco.csv", "c00017", "c00018")
@@ -166,6 +174,7 @@ def test_an_id_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "'c00018'" in said
 
 
+@pytest.mark.usefixtures("nobody_to_tell")
 def test_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where not even the first file can be written; ENOSPC as a full disk gives it."""
     if not Path("/dev/full").exists():

@@ -82,6 +82,7 @@ def test_every_path_of_the_code_together_keeps_the_ratio(monkeypatch: pytest.Mon
             assert largest_ratio([[known[y][o] for o in outcomes] for y in neighbors]) == 3
 
 
+@pytest.mark.slow
 def test_frequencies_of_whole_outcomes_are_the_composed_ones() -> None:
     labels, first, second = (2, 0, 1), np.array([2, 0]), np.array([1])
     protection, runs = SecureRandom(seed=3), 4000

@@ -68,8 +68,19 @@ def arrived(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int | None]
     return found
 
 
-@pytest.mark.parametrize("paillier", [False, True], ids=["plain", "paillier"])
-@pytest.mark.parametrize("model", VARIANTS, ids=lambda model: " ".join(map(str, model.values())))
+@pytest.mark.parametrize(
+    ("model", "paillier"),
+    [
+        pytest.param(
+            model,
+            paillier,
+            id=" ".join(map(str, model.values())) + ("-paillier" if paillier else "-plain"),
+            marks=pytest.mark.slow if paillier and len(model) > 1 else (),
+        )
+        for model in VARIANTS
+        for paillier in (False, True)
+    ],
+)
 def test_honest_messages_fit(model: dict[str, Any], paillier: bool, arrived: list[tuple[str, int, int | None]]) -> None:
     job = job_of(model)
     if paillier:

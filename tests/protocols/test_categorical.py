@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from equivalence import as_reference, assert_lossless, rich_setting
 
+from crossing import crossed
 from labelward.messages.tree import LevelHistograms, OwnSplit, WinningSplits
 from labelward.protocols.secureboost.params import SecureBoost
 from wiring import Setting
@@ -99,8 +100,7 @@ def test_unknown_and_missing_categories_take_the_learned_direction() -> None:
     assert run.active.margins[:, 0].tolist() == [-2.0, 2.0, -2.0, 2.0, 2.0]
 
 
-@pytest.mark.parametrize("candidates", ["global", "node", "all"])
-@pytest.mark.parametrize("kind", ["binary", "classes", "quantities"])
+@crossed("kind,candidates", ["binary", "classes", "quantities"], ["global", "node", "all"])
 def test_lossless_on_mixed_columns(kind: str, candidates: str) -> None:
     setting = rich_setting(66, kind, rows=90, candidates=candidates, depth=4)
     run = assert_lossless(setting)

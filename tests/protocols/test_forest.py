@@ -10,6 +10,7 @@ import pytest
 from equivalence import NAMES, as_reference, assert_lossless, assert_same, encrypted, rich_setting
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from crossing import crossed
 from labelward.messages.codec import decode
 from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows, TreeStart
 from labelward.protocols.secureboost.params import FederatedForest
@@ -56,17 +57,14 @@ def test_variance_by_hand() -> None:
     assert run.active.margins[:, 0].tolist() == [1.5, 1.5, 10.5, 10.5]
 
 
-@pytest.mark.parametrize("candidates", ["global", "node", "all"])
-@pytest.mark.parametrize("replaced", [False, True])
-@pytest.mark.parametrize("targets", ["classes", "quantities"])
+@crossed("targets,replaced,candidates", ["classes", "quantities"], [False, True], ["global", "all", "node"])
 def test_lossless(targets: str, replaced: bool, candidates: str) -> None:
     assert_lossless(
         setting(131, targets, replace=replaced, row_fraction=0.8, feature_fraction=0.7, candidates=candidates, depth=4)
     )
 
 
-@pytest.mark.parametrize("targets", ["binary", "classes", "quantities"])
-@pytest.mark.parametrize("weighted", [False, True])
+@crossed("targets,weighted", ["binary", "classes", "quantities"], [False, True])
 def test_lossless_with_everything(targets: str, weighted: bool) -> None:
     """Missing values, categories, weights, limits; and under encryption."""
     given = rich_setting(132, targets, kind="forest", row_fraction=0.7, replace=True, min_rows=3, max_leaves=6)

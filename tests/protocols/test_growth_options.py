@@ -11,6 +11,7 @@ from equivalence import GOSS, NAMES, as_reference, assert_lossless, assert_same,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crossing import crossed
 from labelward.errors import DataError
 from labelward.messages.tree import TreeStart
 from labelward.protocols.secureboost.params import SecureBoost
@@ -29,8 +30,7 @@ def setting(seed: int, kind: str = "binary", rows: int = 120, **params: object) 
 # -- leaves ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["binary", "classes", "quantities"])
-@pytest.mark.parametrize("most", [2, 3, 6, 100])
+@crossed("kind,most", ["binary", "classes", "quantities"], [2, 3, 6, 100])
 def test_most_leaves(kind: str, most: int) -> None:
     run = assert_lossless(setting(81, kind, max_leaves=most))
     assert all(len(tree.leaves) <= most for tree in run.active.share.trees)

@@ -11,6 +11,7 @@ import pytest
 from equivalence import KINDS, NAMES, assert_same, rich_setting
 
 from blames import blamed
+from crossing import crossed
 from labelward.he.base import CipherBlock, Integers
 from labelward.he.plain import PlainEngine
 from labelward.messages.base import CipherDigest, RowMask
@@ -35,8 +36,7 @@ def requests(view: View) -> Iterator[tuple[LevelRequest, list[EncryptedLevelRows
         yield each.message, own
 
 
-@pytest.mark.parametrize("reencrypt", ["never", "1", "16"])
-@pytest.mark.parametrize("kind", KINDS)
+@crossed("kind,reencrypt", list(KINDS), ["1", "16", "never"])
 def test_trees_are_those_of_plain(kind: str, reencrypt: str) -> None:
     """Boosted trees and forests, many digits a row, rows drawn with replacement."""
     targets, params = KINDS[kind]

@@ -21,6 +21,7 @@ from equivalence import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crossing import crossed
 from labelward.protocols.secureboost.params import FederatedForest, SecureBoost
 from wiring import Floats, Setting, make_labels, make_parts, make_targets, with_missing
 
@@ -49,8 +50,9 @@ def test_the_lattice_engine_equals_plain(kind: str) -> None:
     assert_same(plain, secret)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("kind", [kind for kind, (_, params) in KINDS.items() if params.get("kind") != "forest"])
+@crossed(
+    "kind,weighted", [kind for kind, (_, params) in KINDS.items() if params.get("kind") != "forest"], [False, True]
+)
 def test_goss_under_encryption(kind: str, weighted: bool) -> None:
     targets, params = KINDS[kind]
     setting = rich_setting(32, targets, **params, **GOSS)
@@ -169,8 +171,7 @@ def with_categories(
     return parts, categories
 
 
-@pytest.mark.parametrize("candidates", ["global", "node", "all"])
-@pytest.mark.parametrize("parties", [2, 3])
+@crossed("candidates,parties", ["global", "node", "all"], [2, 3])
 def test_equals_the_reference_on_larger_tables(candidates: str, parties: int) -> None:
     """Deep enough that siblings are subtracted and levels hold many nodes; held-out rows."""
     names = NAMES[:parties]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from equivalence import as_reference, assert_lossless, assert_same, encrypted, rich_setting
 
+from crossing import crossed
 from labelward.errors import DataError, InputError
 from labelward.messages.tree import OwnSplit
 from labelward.protocols.secureboost.params import SecureBoost
@@ -69,8 +70,7 @@ def test_a_column_without_any_value_is_never_chosen() -> None:
         assert 0 not in run.passive["b"].share.own.columns
 
 
-@pytest.mark.parametrize("candidates", ["global", "node", "all"])
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+@crossed("candidates,share", ["global", "node", "all"], [0.05, 0.5, 0.95])
 def test_lossless_with_missing_values(candidates: str, share: float) -> None:
     """In every party's columns; sums of siblings are still subtracted."""
     parts = make_parts(61, 90, {"active": 2, "left": 2, "right": 2})

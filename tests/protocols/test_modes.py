@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from equivalence import NAMES, assert_lossless, assert_same, encrypted, rich_setting
 
+from crossing import crossed
 from labelward.errors import JobError
 from labelward.messages.tree import LevelHistograms, LevelRequest, OwnSplit, TreeStart, WinningSplits
 from labelward.protocols.secureboost.params import SecureBoost
@@ -77,9 +78,7 @@ def test_mixed_under_encryption() -> None:
 # -- layered -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("candidates", ["global", "node"])
-@pytest.mark.parametrize("passive_depth", [1, 2, 3])
-@pytest.mark.parametrize("targets", ["binary", "classes"])
+@crossed("targets,passive_depth,candidates", ["binary", "classes"], [1, 2, 3], ["global", "node"])
 def test_layers(targets: str, passive_depth: int, candidates: str) -> None:
     run = assert_lossless(layered(targets, passive_depth=passive_depth, candidates=candidates))
     for tree in run.active.share.trees:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
 
+from crossing import crossed
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import VerticalDataset, load_dataset
 from labelward.errors import DataError, JobError, PeerError
@@ -106,16 +107,17 @@ def assert_joined(data: VerticalDataset, ended: SimulationResult, joined: Joined
     np.testing.assert_allclose(ended.margins, joined.margins([party.test for party in data.parties]), atol=atol)
 
 
-@pytest.mark.parametrize("aggregation", ["paillier", "masks"])
-@pytest.mark.parametrize(
-    ("labels", "parties", "data"),
+@crossed(
+    "aggregation,labels,parties,data",
+    ["paillier", "masks"],
     [
-        ({"bank": 0.4, "clinic": 0.6}, {"bank": 0.5, "clinic": 0.5}, ""),
-        ({"bank": 0.01, "clinic": 0.99}, THREE, ""),
-        ({"bank": 0.3, "clinic": 0.7}, THREE, 'label_skew = "classes"\nlabel_concentration = 0.5'),
-        (dict.fromkeys(TEN, 0.1), TEN, ""),
+        pytest.param({"bank": 0.4, "clinic": 0.6}, {"bank": 0.5, "clinic": 0.5}, "", id="two"),
+        pytest.param({"bank": 0.01, "clinic": 0.99}, THREE, "", id="one-percent"),
+        pytest.param(
+            {"bank": 0.3, "clinic": 0.7}, THREE, 'label_skew = "classes"\nlabel_concentration = 0.5', id="skewed"
+        ),
+        pytest.param(dict.fromkeys(TEN, 0.1), TEN, "", id="ten"),
     ],
-    ids=["two", "one-percent", "skewed", "ten"],
 )
 def test_without_noise_it_is_the_joined_model(
     aggregation: str, labels: dict[str, float], parties: dict[str, float], data: str
@@ -124,15 +126,14 @@ def test_without_noise_it_is_the_joined_model(
     assert_joined(*trained(job))
 
 
-@pytest.mark.parametrize("aggregation", ["paillier", "masks"])
-@pytest.mark.parametrize(
-    ("labels", "parties"),
+@crossed(
+    "aggregation,labels,parties",
+    ["paillier", "masks"],
     [
-        ({"bank": 0.4, "clinic": 0.6}, {"bank": 0.5, "clinic": 0.5}),
-        ({"bank": 0.01, "clinic": 0.99}, THREE),
-        (dict.fromkeys(TEN, 0.1), TEN),
+        pytest.param({"bank": 0.4, "clinic": 0.6}, {"bank": 0.5, "clinic": 0.5}, id="two"),
+        pytest.param(dict.fromkeys(TEN, 0.1), TEN, id="ten"),
+        pytest.param({"bank": 0.01, "clinic": 0.99}, THREE, id="one-percent"),
     ],
-    ids=["two", "one-percent", "ten"],
 )
 def test_quantities_are_standardized_by_a_public_scale(
     aggregation: str, labels: dict[str, float], parties: dict[str, float]
@@ -147,10 +148,14 @@ def test_quantities_are_standardized_by_a_public_scale(
     assert np.sqrt((errors**2).mean()) < data.test_values.std()
 
 
-@pytest.mark.parametrize("aggregation", ["paillier", "masks"])
-@pytest.mark.parametrize(
-    ("table", "data"),
-    [("breast_cancer", ""), ("made.csv", 'label = "label"'), ("diabetes.csv", 'task = "regression"\nlabel = "target"')],
+@crossed(
+    "aggregation,table,data",
+    ["paillier", "masks"],
+    [
+        pytest.param("breast_cancer", "", id="classes"),
+        pytest.param("made.csv", 'label = "label"', id="made"),
+        pytest.param("diabetes.csv", 'task = "regression"\nlabel = "target"', id="quantities"),
+    ],
 )
 def test_the_exchange_of_the_paper_gives_the_same_model(aggregation: str, table: str, data: str) -> None:
     exchange = f'trees = 2\nmin_node_rows = 2\naggregation = "{aggregation}"\nexchange = '
@@ -200,6 +205,7 @@ def test_a_threshold_above_a_holders_rows() -> None:
         family.check(load_dataset(job, 1), {})
 
 
+@pytest.mark.slow
 def test_under_paillier_it_is_the_joined_model_and_sums_share_ciphertexts() -> None:
     """Each holder encrypts its cells of a level, as many to a ciphertext as fit."""
     model = "trees = 1\ndepth = 2\nmin_node_rows = 2"

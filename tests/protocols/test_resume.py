@@ -32,6 +32,7 @@ from refusals import refused
 from wiring import Setting, make_parts, make_targets
 
 NAMES = ("active", "left", "right")
+SLOW = pytest.mark.slow
 ROWS, WATCHED = 60, 20
 Policies = Callable[[], Sequence[Policy]]
 
@@ -130,13 +131,16 @@ def some_cuts(ended: Ended, count: int, seed: int) -> Iterator[Cut]:
 # -- wherever it is cut ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("party", NAMES)
-def test_a_cut_at_every_message(tmp_path: Path, party: str) -> None:
+@pytest.mark.parametrize(
+    ("party", "step"),
+    [("active", 8), ("left", 4), ("right", 8), *(pytest.param(name, 1, marks=SLOW) for name in NAMES)],
+)
+def test_a_cut_at_every_message(tmp_path: Path, party: str, step: int) -> None:
     calm = undisturbed("boosted", tmp_path)
     given, policies = CASES["boosted"]
     every = range(calm.passed[party])
     assert len(every) > 20
-    for at in every[:: 1 if party == "left" else 4]:
+    for at in every[::step]:
         run = Interrupted(setting=given, folder=tmp_path / str(at), policies=policies)
         ended = run.finish(Cut(party, at))
         assert ended.attempts == 2
@@ -144,11 +148,12 @@ def test_a_cut_at_every_message(tmp_path: Path, party: str) -> None:
         assert_same(ended, calm)
 
 
+@pytest.mark.parametrize("count", [3, pytest.param(6, marks=SLOW)])
 @pytest.mark.parametrize("name", CASES)
-def test_every_kind_of_model_and_defense(tmp_path: Path, name: str) -> None:
+def test_every_kind_of_model_and_defense(tmp_path: Path, name: str, count: int) -> None:
     calm = undisturbed(name, tmp_path)
     given, policies = CASES[name]
-    for cut in some_cuts(calm, 6, len(name)):
+    for cut in some_cuts(calm, count, len(name)):
         run = Interrupted(setting=given, folder=tmp_path / f"{cut.party}{cut.at}", policies=policies)
         assert_same(run.finish(cut), calm)
 
@@ -347,13 +352,16 @@ def starts(ended: Ended) -> list[dict[str, Any]]:
     return [each for each in ended.views["active"].applied() if each["stage"] == "start"]
 
 
-@pytest.mark.parametrize("party", NAMES)
-def test_noise_is_drawn_once(tmp_path: Path, party: str) -> None:
+@pytest.mark.parametrize(
+    ("party", "step"),
+    [("active", 7), ("left", 9), ("right", 9), *(pytest.param(name, 2, marks=SLOW) for name in NAMES)],
+)
+def test_noise_is_drawn_once(tmp_path: Path, party: str, step: int) -> None:
     """Cut at every message: what leaves, and the model, follow from one draw, which is told of once."""
     given = setting(SecureBoost(trees=2, depth=2, bins=4))
     calm = Interrupted(setting=given, folder=tmp_path / "calm", policies=lambda: [Noisy([])]).finish()
     every = range(calm.passed[party])
-    for at in every[:: 2 if party == "active" else 5]:
+    for at in every[::step]:
         drawn: list[bytes] = []
         run = Interrupted(setting=given, folder=tmp_path / str(at), policies=lambda drawn=drawn: [Noisy(drawn)])  # type: ignore[misc]
         if run.attempt(Cut(party, at)) is not None:
@@ -372,12 +380,13 @@ def test_noise_is_drawn_once(tmp_path: Path, party: str) -> None:
             assert ended.views[name].digest() == told.views[name].digest()
 
 
+@pytest.mark.parametrize("count", [3, pytest.param(5, marks=SLOW)])
 @pytest.mark.parametrize("name", NOISY)
-def test_label_privacy(tmp_path: Path, name: str) -> None:
+def test_label_privacy(tmp_path: Path, name: str, count: int) -> None:
     """As from the same noisy labels without a cut; repairs go on, too."""
     given, policies = NOISY[name]
     calm = Interrupted(setting=given, folder=tmp_path / "calm", policies=policies).finish()
-    for cut in some_cuts(calm, 5, len(name)):
+    for cut in some_cuts(calm, count, len(name)):
         run = Interrupted(setting=given, folder=tmp_path / f"{cut.party}{cut.at}", policies=policies)
         ended = run.finish(cut)
         spent = [each["spent"] for each in starts(ended) if "spent" in each]

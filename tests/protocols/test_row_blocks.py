@@ -132,7 +132,7 @@ def test_a_party_that_joins_a_forest_later_gets_the_rows_of_the_others() -> None
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("forest", [False, True])
+@pytest.mark.parametrize("forest", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_run_that_goes_on_sends_rows_anew(tmp_path: Path, forest: bool) -> None:
     """Cut among the blocks of a tree, at either side; the views tell what those of a whole run tell."""
     parts = make_parts(55, 60, {"active": 1, "left": 2})

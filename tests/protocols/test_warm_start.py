@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from equivalence import GOSS, KINDS, as_reference, rich_setting
 
+from crossing import crossed
 from labelward.errors import HandshakeError, JobError, LabelwardError
 from labelward.protocols.secureboost.share import ModelShare
 from wiring import Run, Setting
@@ -35,8 +36,7 @@ def in_two(setting: Setting, first: int, then: int, folder: Path | None = None) 
     return setting.run(params=replace(setting.params, trees=then), shares=shares)
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(("first", "then"), [(2, 3), (4, 1)])
+@crossed("case,first,then", list(CASES), [pytest.param(2, 3), pytest.param(4, 1)])
 def test_two_steps_are_one(case: str, first: int, then: int, tmp_path: Path) -> None:
     """Shares and margins to the last bit; in a forest but for the numbers of records, as trees grow side by side."""
     targets, params = CASES[case]

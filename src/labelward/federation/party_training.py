@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ from labelward.federation.leakage_monitor import leakage_figures, monitored_chai
 from labelward.federation.party_run import AttemptResult, Join, Log, PartyProgram, PartyRun, require_party
 from labelward.federation.simulation import key_info
 from labelward.he import Engine
+from labelward.installation import version
 from labelward.job import Job, Variant
 from labelward.kernels.binning import bin_columns
 from labelward.metrics.utility import utility_scores

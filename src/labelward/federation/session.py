@@ -11,12 +11,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from labelward.installation import version
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context, Meter, Progress, no_progress
 from labelward.party.handshake import (

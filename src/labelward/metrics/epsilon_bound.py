@@ -113,12 +113,12 @@ def tail_probability(right: int, guesses: int, *, pairs: int, epsilon: float, de
         epsilon: at least 0.
         delta: 0: pure.
     """
-    from scipy.stats import binom
-
     share = 1 / (1 + math.exp(-epsilon))
-    tail = float(binom.sf(right - 1, guesses, share))
+    tail = _binomial_tail(right, guesses, share)
     if not delta or not right:
         return min(1.0, tail)
+    from scipy.stats import binom
+
     steps = np.arange(1, right + 1)
     slope = (np.cumsum(binom.pmf(right - steps, guesses, share)) / steps).max()
     return min(1.0, tail + 2 * pairs * delta * float(slope))
@@ -148,6 +148,15 @@ def blind_log_odds(right: int, guesses: int, *, level: float) -> float:
     if right == guesses:
         return math.inf
     return max(0.0, float(_log_odds(beta.ppf(1 - level, right + 1, guesses - right))))
+
+
+def _binomial_tail(right: int, guesses: int, share: float) -> float:
+    """Return ``scipy.stats.binom.sf(right - 1, guesses, share)``, a hundred times faster; bisections ask it often."""
+    from scipy.special import betainc
+
+    if not 0 < right <= guesses:
+        return float(right <= 0)
+    return float(betainc(right, guesses - right + 1, share))
 
 
 def _log_odds(share: float) -> float:

@@ -22,7 +22,6 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -30,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import HandshakeError, PeerError, quoted
+from labelward.installation import version
 from labelward.messages.base import RowMask
 from labelward.messages.handshake import Hello, PairHistories, PairStart, RowIdDigests, RowSplit
 from labelward.party.context import Context

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -21,6 +20,7 @@ from labelward.attacks.base import AttackerData, SharedStart
 from labelward.data import DataSplit, LabelColumn, PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.he import Counts, Engine
+from labelward.installation import version
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement
 from labelward.party.roles import Role, Topology

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from importlib.metadata import version
+
+from labelward.installation import version
 
 
 def library_versions(more: Sequence[str] = ()) -> dict[str, str]:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from importlib.metadata import version
 from typing import Any, Literal
 
 from labelward.auditing.measure import Measured, attack_training, measure
@@ -21,6 +20,7 @@ from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables
 from labelward.errors import JobError, PolicyError, whole_interrupts
 from labelward.federation.components import make_attack, make_engine, with_defaults
 from labelward.he import Counts, NullEngine
+from labelward.installation import version
 from labelward.job import UNITS, ComponentSpec, EncryptionSection, Job, TuneSection, Variant
 from labelward.leakage.run_attack import score_without_view
 from labelward.party.checkpoint import RememberedStates

@@ -55,7 +55,7 @@ def test_presets_have_the_sizes_that_are_known(preset: str, inputs: tuple[int, .
         ("nfm", (4,)),
         ("edcn", (4,)),
         ("resnet-20", (1, 28, 14)),
-        ("resnet-18", (3, 8, 4)),
+        pytest.param("resnet-18", (3, 8, 4), marks=pytest.mark.slow),
         ("bert-small", (12,)),
     ],
 )

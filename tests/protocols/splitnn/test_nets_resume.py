@@ -98,8 +98,9 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("count", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
-def test_cut_anywhere_and_gone_on_with(tmp_path: Path, name: str) -> None:
+def test_cut_anywhere_and_gone_on_with(tmp_path: Path, name: str, count: int) -> None:
     parts, y = blobs(4, 60, {"bank": 2, "telco": 3, "shop": 2}, 2)
     params = SplitNet(**{"epochs": 3, "batch_size": 15, "bottom": "fcnn-3", "width": 5, **CASES[name]})
     behaviors = {"telco": MaliciousOptimizer()} if name == "malicious" else {}
@@ -111,7 +112,7 @@ def test_cut_anywhere_and_gone_on_with(tmp_path: Path, name: str) -> None:
     assert_same(expected, outcome(net, tmp_path / "whole", whole[0]))
     rng = np.random.default_rng(0)
     for party in ("bank", "telco"):
-        for at in sorted({0, messages[party] - 1, *rng.integers(1, messages[party], 4).tolist()}):
+        for at in sorted({0, messages[party] - 1, *rng.integers(1, messages[party], count).tolist()}):
             folder = tmp_path / f"{party}-{at}"
             assert attempt(net, folder, (party, at)) is None
             again = attempt(net, folder, ("shop", int(rng.integers(3, 12))))  # a second cut, early in the new attempt

@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from splitnets import Net, Run, blobs
 from torch import nn
 
+from crossing import crossed
 from fixed_seeds import FIXED
 from labelward.defenses._perceptron import drawn_perceptron
 from labelward.defenses.coae import Coae, loss_gradients
@@ -167,9 +168,12 @@ def test_codes_are_those_of_table_6() -> None:
     assert abs((weights * y * f).sum()) < 1e-12
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("coding", CODINGS)
-@pytest.mark.parametrize("top", [False, True])
+@crossed(
+    "coding,dtype,top",
+    CODINGS,
+    ["float64", "float32"],
+    [False, True],
+)
 def test_gradients_are_those_of_the_joined_network(coding: Any, dtype: str, top: bool) -> None:
     """Every batch of the first epoch, from the embeddings that were sent, with torch's own losses."""
     given = net(Kept(coding=coding), dtype=dtype, top=top, **({"top_model": "linear"} if top else {}))

@@ -1,0 +1,38 @@
+"""Parametrizations over dimensions that do not depend on each other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+__all__ = ["crossed"]
+
+
+def crossed(names: str, *axes: Sequence[Any]) -> pytest.MarkDecorator:
+    """Parametrize over all combinations of the axes' values; of those that are not slow, some one has each value.
+
+    Args:
+        names: of the arguments, with commas between them.
+        axes: values of one argument each, or :func:`pytest.param` with those of several.
+    """
+    quick = {tuple(at % len(axis) for axis in axes) for at in range(max(map(len, axes)))}
+    cases = []
+    for places in itertools.product(*(range(len(axis)) for axis in axes)):
+        values, ids = [], []
+        for axis, place in zip(axes, places, strict=True):
+            value = axis[place]
+            if isinstance(value, type(pytest.param())):
+                values += value.values
+                ids.append(value.id or "-".join(map(_named, value.values)))
+            else:
+                values.append(value)
+                ids.append(_named(value))
+        cases.append(pytest.param(*values, id="-".join(ids), marks=() if places in quick else pytest.mark.slow))
+    return pytest.mark.parametrize(names, cases)
+
+
+def _named(value: Any) -> str:
+    return str(getattr(value, "__name__", value)).translate({ord("'"): None, ord(" "): None})
