@@ -13,7 +13,7 @@ from splitruns import attacked, trained
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.gradient_sign import GradientSign
-from labelward.attacks.row_ranking import NormAttack, RowRanking, SpectralAttack
+from labelward.attacks.row_ranking import NormAttack, RowRanking, SpectralAttack, area_of_ranking
 from labelward.defenses import DEFENSES
 from labelward.defenses.lpsc import Lpsc
 from labelward.errors import JobError
@@ -69,6 +69,22 @@ def test_gradients_of_one_direction_rank_all_rows(attack: RowRanking) -> None:
     assert guess.scores is not None
     assert roc_auc_score(truth, guess.scores[:, 1]) == 1.0  # the rarer class is further out
     assert guess.values[truth == 1].all()
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 5, 10**6])
+def test_the_area_is_that_of_scikit_learn_to_the_last_bit(kinds: int) -> None:
+    draw = np.random.default_rng(kinds)
+    for rows in (2, 3, 17, 455, 1000):
+        scores = draw.normal(size=kinds)[draw.integers(0, kinds, rows)] * 10.0 ** draw.integers(-300, 300)
+        for _ in range(20):
+            inside = draw.permutation(np.arange(rows) < draw.integers(1, rows))
+            assert area_of_ranking(scores, inside) == roc_auc_score(inside, scores)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_scores_that_rank_nothing_are_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        area_of_ranking(np.array([0.0, value]), np.array([True, False]))
 
 
 def test_one_number_is_ranked_by_itself_or_by_its_size() -> None:

@@ -337,29 +337,31 @@ from pathlib import Path
 from labelward.errors import OutputError
 from labelward.auditing.audit import audit
 from labelward.job import load_job
-try:
-    audit(load_job(sys.argv[1]), Path(sys.argv[2]), force=bool(sys.argv[3]))
-except OutputError as error:
-    print(error.code, error.value, error.reason)
+for force in (False, True):
+    try:
+        audit(load_job(sys.argv[1]), Path(sys.argv[2]), force=force)
+    except OutputError as error:
+        print(error.code, error.value, error.reason)
 """
 
 
 class TestOutputFolder:
-    @pytest.mark.parametrize("force", ["", "force"])
-    def test_one_audit_at_a_time(self, force: str, job: Jobs, tmp_path: Path) -> None:
-        out, job_file, told = tmp_path / "out", tmp_path / "job.toml", []
+    def test_one_audit_at_a_time(self, job: Jobs, tmp_path: Path) -> None:
+        """Whether the second is to replace the first or not."""
+        out, job_file, told = tmp_path / "out", tmp_path / "job.toml", list[str]()
         small = job(defense=None, attack=None)
         job_file.write_text(small.to_toml())
 
         def again(event: str, done: int, total: int, detail: str) -> None:
             if event == "runs" and done == 1:
-                command = [sys.executable, "-c", IN_USE, job_file, out, force]
-                told.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+                command = [sys.executable, "-c", IN_USE, job_file, out]
+                told.extend(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
 
         assert len(audit(small, out, watch=again)) == 4
-        assert len(told) == 1
-        assert told[0].startswith(f"locked {out} ")
-        assert f"process {os.getpid()}" in told[0]
+        assert len(told) == 2
+        for line in told:
+            assert line.startswith(f"locked {out} ")
+            assert f"process {os.getpid()}" in line
         assert not (out / ".lock").exists()
 
     def test_a_lock_that_a_killed_audit_left_is_no_obstacle(self, job: Jobs, tmp_path: Path) -> None:

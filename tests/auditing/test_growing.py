@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,15 +84,16 @@ def test_step_by_step(small: Jobs, at_once: Path, tmp_path: Path, monkeypatch: p
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
-def test_keys_that_change_no_figure(small: Jobs, at_once: Path) -> None:
-    asked = small(**STEPS[-1])
+def test_keys_that_change_no_figure(job: Jobs, finished: tuple[Path, list[ResultRow]], tmp_path: Path) -> None:
+    asked, out = job(), shutil.copytree(finished[0], tmp_path / "audit")
     moved = dataclasses.replace(asked, encryption=dataclasses.replace(asked.encryption, workers=1))
-    rows = (at_once / "results.jsonl").read_bytes()
-    audit(moved, at_once)
-    assert (at_once / "results.jsonl").read_bytes() == rows
-    deeper = dataclasses.replace(asked, model=dataclasses.replace(asked.model, params={"trees": 3, "depth": 3}))
+    rows = (out / "results.jsonl").read_bytes()
+    audit(moved, out)
+    assert (out / "results.jsonl").read_bytes() == rows
+    model = dataclasses.replace(asked.model, params={**asked.model.params, "trees": 3})
+    deeper = dataclasses.replace(asked, model=model)
     with refused(OutputError, "other-run", value=("model.trees",)):
-        audit(deeper, at_once)
+        audit(deeper, out)
 
 
 def test_other_data(small: Jobs, tmp_path: Path) -> None:

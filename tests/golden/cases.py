@@ -91,8 +91,6 @@ def audited(job: Path, out: Path, *, views: bool = True) -> dict[str, Any]:
     rows = [json.loads(line) for line in (out / "results.jsonl").read_text(encoding="utf-8").splitlines()]
     for row in rows:
         del row["versions"], row["cost"]["seconds"]
-        for name in ("epsilon", "advantage"):  # draws and fits of libraries: tests/leakage has their tests
-            row["leakage"].pop(name, None)
         row.pop("budgets", None)  # words about the defense, which the row names
     common = {key: rows[0][key] for key in ("dataset", "engine", "model")}
     for row in rows:

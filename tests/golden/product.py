@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,9 @@ _PATIENCE = 120.0
 
 
 def run_audit(job: Path, out: Path) -> None:
-    """Audit a job file into a new folder."""
-    audit(load_job(job), out)
+    """Audit a job file into a new folder, without figures of privacy and plots, of which the record keeps nothing."""
+    asked = load_job(job)
+    audit(replace(asked, leakage=replace(asked.leakage, privacy=False)), out, explained=False)
 
 
 def run_training(job: Path, out: Path, *, seed: int, variant: str | None = None, earlier: Path | None = None) -> Any:

@@ -49,7 +49,7 @@ def test_other_ids(ids: list[str], only: int) -> None:
     assert not any(repr(name) in error.reason for name in ids)
 
 
-@pytest.mark.parametrize("rows", [3, 1000])
+@pytest.mark.parametrize("rows", [3, 500])
 def test_another_order(rows: int) -> None:
     error = first(greet(offer(ids=numbered(rows)), offer(ids=numbered(rows)[::-1])))
     assert error.value == {
@@ -60,7 +60,7 @@ def test_another_order(rows: int) -> None:
     assert "the order differs" in error.reason
 
 
-@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 300), st.randoms(use_true_random=False))
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 120), st.randoms(use_true_random=False))
 @settings(max_examples=10, deadline=None)
 def test_the_count_is_exact(mine: int, theirs: int, both: int, draw: Random) -> None:
     left = [f"id{row}" for row in range(both)] + [f"mine{row}" for row in range(mine)]
@@ -104,6 +104,7 @@ def test_a_few_other_ids_have_no_cause() -> None:
 def test_large_tables_are_sampled(monkeypatch: pytest.MonkeyPatch, mine: int, theirs: int, both: int) -> None:
     """Of a sample of 1,000 ids or so the count is within five standard deviations, whatever the sizes."""
     monkeypatch.setattr(row_ids, "MOST_COUNTED", 1000)
+    monkeypatch.setattr(row_ids, "_MOST_ALIKE", 40)
     left = [f"id{row}" for row in range(mine)]
     right = [f"id{row}" for row in range(both)] + [f"other{row}" for row in range(theirs - both)]
     value = told(left, right)
@@ -259,6 +260,7 @@ def test_a_peer_answers_once_in_each_start(how: str) -> None:
         raise raised[0]
 
 
+@pytest.mark.slow
 def test_the_most_that_is_sent_fits_into_a_message() -> None:
     """A handshake of tables that are larger than the sample, and whose ids all differ."""
     rows = row_ids.MOST_COUNTED + 50

@@ -18,7 +18,7 @@ from labelward.party.context import Context
 from labelward.party.roles import Topology
 from labelward.party.transcript import Transcript
 from labelward.transport.base import Transport
-from labelward.transport.grpc import session
+from labelward.transport.grpc import network, session
 from labelward.transport.grpc.envelope import CHUNK
 from labelward.transport.grpc.hub import RECONNECTIONS, ConnectionRefused, Hub, Registration, encode_registration
 from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
@@ -36,6 +36,7 @@ def contexts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Context]]:
     for module, name in ((session, "WINDOW"), (session, "BACKLOG"), (context, "UNAWAITED")):
         monkeypatch.setattr(module, name, SMALL)
     monkeypatch.setattr(session, "_ACK_BYTES", SMALL // 4)
+    monkeypatch.setattr(network, "_FLUSH", 0.5)  # what nobody awaits is not acknowledged at the end either
     topology = Topology.star(*THREE)
     with networks(THREE, message_limit=1 << 24) as made:
         ends: dict[str, Transport] = together(**{party: each.attempt for party, each in made.items()})

@@ -80,12 +80,36 @@ class TwoClassRanking(Attack):
 
     def score(self, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
         """Return the AUC of the ranking or of its reverse; .5 where one class is missing."""
-        from sklearn.metrics import roc_auc_score
-
         if guess.scores is None or len(np.unique(truth)) != 2:
             return {AUC_EITHER.name: 0.5}
-        area = float(roc_auc_score(truth == 1, guess.scores[:, 1]))
+        area = area_of_ranking(guess.scores[:, 1], truth == 1)
         return {AUC_EITHER.name: max(area, 1 - area)}
+
+
+def area_of_ranking(scores: Floats, inside: NDArray[np.bool_]) -> float:
+    """Return the AUC of scores, bit by bit that of scikit-learn's ``roc_auc_score``, which takes ten times as long.
+
+    The level of chance is the mean of 200 of them.
+
+    Args:
+        scores: float64 [rows], finite.
+        inside: bool [rows], some true and some not.
+
+    Raises:
+        ValueError: a score is not finite.
+    """
+    if not np.isfinite(scores).all():
+        raise ValueError("scores of a ranking are finite")
+    order = np.argsort(-scores, kind="stable")
+    ranked = scores[order]
+    ends = np.append(np.flatnonzero(np.diff(ranked)), len(ranked) - 1)
+    hits = np.cumsum(inside[order], dtype=np.float64)[ends]
+    misses = 1 + ends - hits
+    if len(ends) > 2:  # corners of the curve
+        corners = np.flatnonzero(np.concatenate([[True], np.logical_or(np.diff(misses, 2), np.diff(hits, 2)), [True]]))
+        hits, misses = hits[corners], misses[corners]
+    x, y = (np.concatenate([[0.0], counts]) / counts[-1] for counts in (misses, hits))
+    return float((np.diff(x) * (y[1:] + y[:-1]) / 2.0).sum())
 
 
 @dataclass(frozen=True, kw_only=True)
