@@ -2,8 +2,8 @@
 
 Nothing runs. ``STUDY=FOLDER`` names what ``labelward study STUDY --out FOLDER`` has written, finished or not; a task
 that is missing has no figures. A study may be given several folders, whose figures are merged, the later before the
-earlier; they replace what is stored of it. A study that is not given stays as it is stored. The page is made of what is
-stored alone. Left out: wall times and traffic, which no part shows, and tables of the user's own (``--table``).
+earlier, and with what is stored of it: a figure replaces that of the same seed, all others stay. The page is made of
+what is stored alone. Left out: wall times and traffic, which no part shows, and tables of the user's own (``--table``).
 
     python benchmarks/paper_figures.py id2graph=figures/id2graph-small id2graph=figures/id2graph-table-2 \\
         ica=figures/ica label-inference=figures/label-inference \\
@@ -93,9 +93,9 @@ def _information(task: StudyTask, folder: Path) -> dict[FigureKey, float]:
     }
 
 
-def nested(figures: Iterable[StudyFigures]) -> Nested:
-    """Return merged figures by setting, dataset, model, defense, column and seed."""
-    found: Nested = {}
+def nested(figures: Iterable[StudyFigures], held: Nested | None = None) -> Nested:
+    """Return merged figures by setting, dataset, model, defense, column and seed, over those that are held."""
+    found: Nested = held or {}
     for each in figures:
         for (setting, key), series in each.items():
             place = found
@@ -131,7 +131,7 @@ def main() -> None:
     for name in dict.fromkeys(each.study.name for each in chosen.folders):
         own = [(each, stored_tasks(each)) for each in chosen.folders if each.study.name == name]
         print(f"{name}: {sum(len(tasks) for _, tasks in own)} tasks with results", flush=True)
-        stored["figures"][name] = nested(figures_of(each, tasks) for each, tasks in own)
+        stored["figures"][name] = nested((figures_of(each, tasks) for each, tasks in own), stored["figures"].get(name))
     if chosen.folders:
         chosen.json.write_text(encode(stored), encoding="utf-8")
     if chosen.page:

@@ -56,13 +56,14 @@ def call(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: object
 def test_figures_of_folders_are_merged_and_the_others_stay(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of an unfinished study, what it has; what was stored of a study that is given is replaced."""
+    """Of an unfinished study, what it has; of what was stored, figures of the same seeds are replaced."""
     table, stored = {"parts": ["table 2"], "datasets": ["breast_cancer"], "seeds": 1}, tmp_path / "stored.json"
     run_study(small(ID2GRAPH), tmp_path / "one", **table)  # type: ignore[arg-type]
     second = replace(small(ID2GRAPH), first_seed=2, models={"forest": small(ID2GRAPH).models["forest"]})
     run_study(second, tmp_path / "two", **table)  # type: ignore[arg-type]
     kept = {"defended": {"synthetic1": {"secureboost": {"none": {"majority": {"0": 0.5}}}}}}
-    stored.write_text(json.dumps({"format": 1, "figures": {"ica": kept, "id2graph": {"old": {}}}}))
+    held = {"default": {"breast_cancer": {"forest": {"none": {"CL": {"1": 7.0, "9": 0.25}}}}}}
+    stored.write_text(json.dumps({"format": 1, "figures": {"ica": kept, "id2graph": held}}))
     folders = [f"id2graph={tmp_path / name}" for name in ("one", "two")]
     call(script, monkeypatch, *folders, "--json", stored, "--page", tmp_path / "page.md")
     found = json.loads(stored.read_text())["figures"]
@@ -71,9 +72,11 @@ def test_figures_of_folders_are_merged_and_the_others_stay(
     assert not found["id2graph"]
     assert set(by_model["forest"]["none"]) == {"CL", "UNI", "UNI+CL", "ID2Graph", "utility", "sums"}
     assert {name: set(of["none"]["CL"]) for name, of in by_model.items()} == {
-        "forest": {"1", "2"},
+        "forest": {"1", "2", "9"},
         "secureboost": {"1"},
     }
+    assert by_model["forest"]["none"]["CL"]["1"] < 7.0
+    assert by_model["forest"]["none"]["CL"]["9"] == 0.25
     row = read_rows(tmp_path / "one" / "default" / "breast_cancer" / "secureboost" / "1")[0]
     assert by_model["secureboost"]["none"]["utility"] == {"1": round(row.utility["auc"], 4)}
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
