@@ -10,6 +10,7 @@ import numpy as np
 from labelward.tuning.evaluate import Evaluator, Task
 from labelward.tuning.ledger import Evaluation, Point
 from labelward.tuning.objectives import Objectives
+from labelward.tuning.search import RandomSearch, Told
 
 
 def evaluation(self: Evaluator, task: Task) -> Evaluation:
@@ -38,3 +39,10 @@ def without_trainings(replace: Callable[[Any, str, Any], None]) -> None:
     """Have nothing trained."""
     without_bounds(replace)
     replace(Evaluator, "__call__", evaluation)
+
+
+def hearing(replace: Callable[[Any, str, Any], None]) -> list[Told]:
+    """Return a list to which all is added that random searches are told; ``replace`` as in :func:`without_bounds`."""
+    heard = list[Told]()
+    replace(RandomSearch, "tell", lambda _, told: heard.extend(told))
+    return heard

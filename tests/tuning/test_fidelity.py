@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up import without_trainings
+from made_up import hearing, without_trainings
 
 from labelward.job import Job
 from labelward.tuning.ledger import Evaluation
 from labelward.tuning.pareto import hypervolume
-from labelward.tuning.search import RandomSearch, Told
 from labelward.tuning.tune import TuneResult, tune
 
 Small = Callable[..., Job]
@@ -49,9 +48,7 @@ def test_a_search_hears_of_the_share_that_all_settings_have(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On fewer rows trees cost less: settings that were passed over would seem the better ones."""
-    heard = list[Told]()
-    tell = RandomSearch.tell
-    monkeypatch.setattr(RandomSearch, "tell", lambda self, told: (heard.extend(told), tell(self, told))[1])
+    heard = hearing(monkeypatch.setattr)
     found = tune(small(fidelity=[0.5, 1.0], evaluations=6, search="random"), out=tmp_path / "out").evaluations
     few = [each for each in found if each.share == 0.5]
     assert len(few) == 4

@@ -15,7 +15,7 @@ import made_up
 import msgspec
 import numpy as np
 import pytest
-from made_up import without_bounds, without_trainings
+from made_up import hearing, without_bounds, without_trainings
 from typer.testing import CliRunner
 
 from labelward.auditing.audit import audit
@@ -35,7 +35,7 @@ from labelward.tuning.ledger import Evaluation, FrontPoint, Point
 from labelward.tuning.objectives import Figures, Objectives
 from labelward.tuning.pareto import hypervolume
 from labelward.tuning.prefixes import begun_with, refusal
-from labelward.tuning.search import SEARCHES, RandomSearch, Told
+from labelward.tuning.search import SEARCHES, Told
 from labelward.tuning.tune import TuneResult, tune
 from refusals import refused
 
@@ -372,18 +372,13 @@ def test_known_settings_do_not_count(small: Small, tmp_path: Path, monkeypatch: 
         assert len(result.evaluations) == 23
 
 
-def test_a_search_varies_no_length_that_every_training_passes(small: Small, tmp_path: Path) -> None:
+def test_a_search_varies_no_length_that_every_training_passes(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All trainings are of the greatest length, and the strategy hears of the best part within the limits."""
-    heard: list[Any] = []
-
-    class Hearing(SEARCHES["random"]):  # type: ignore[misc]
-        def tell(self, told: Sequence[Told]) -> None:
-            heard.extend(told)
-
+    heard = hearing(monkeypatch.setattr)
     job = small(search="random", evaluations=6, constraints={"cost": 0.2}, cut_short=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SEARCHES, "random", Hearing)  # type: ignore[arg-type]
-        found = tune(job, out=tmp_path / "out")
+    found = tune(job, out=tmp_path / "out")
     bounds = np.array(found.record.bounds)
     for told, each in zip(heard, found.evaluations, strict=True):
         assert "model.trees" not in told.setting
@@ -408,8 +403,7 @@ def test_what_lies_beyond_a_bound_is_told_no_better_than_the_bounds(
     without_trainings(monkeypatch.setattr)
     high = (1e-6, 1.0, 0.5)
     monkeypatch.setattr(Objectives, "bounds", lambda *_: np.array([[0.0] * 3, high]))
-    heard, tell = list[Told](), RandomSearch.tell
-    monkeypatch.setattr(RandomSearch, "tell", lambda self, told: (heard.extend(told), tell(self, told))[1])
+    heard = hearing(monkeypatch.setattr)
     found = tune(small(search="random", evaluations=6), out=tmp_path / "out").evaluations
     assert {each.values for each in heard} == {tuple(np.maximum(each.points[-1].values, high)) for each in found}
     assert any(each.points[-1].values[2] < 0.5 for each in found)

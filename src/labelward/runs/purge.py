@@ -7,11 +7,11 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 from labelward.errors import InputError
+from labelward.installation import version
 from labelward.party.durable_files import flush
 from labelward.party.purge_record import PURGED_FILE, Purge, PurgedFile, encode_purges, read_purges
 from labelward.party.transcript import FILE_NAME

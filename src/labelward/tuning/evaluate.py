@@ -167,10 +167,12 @@ class Evaluator:
         """
         if not self.keeps_prefixes(setting) or self.length not in setting:
             return ()
-        whole, least = int(setting[self.length]), shortest(self._job(setting)[1])
+        return tuple(each for each in self._begins(setting, self._job(setting)[1]) if each.bit_count() == 1)
+
+    def _begins(self, setting: Setting, variant: Variant) -> list[int]:
+        """Return the lengths below a setting's that are settings as well: those that its variable takes."""
         takes = next(each.takes for each in self.space.variables if each.name == self.length)
-        powers = [1 << place for place in range(whole.bit_length())]
-        return tuple(each for each in powers if least <= each < whole and takes(each))
+        return [each for each in range(shortest(variant), int(setting[self.length])) if takes(each)]
 
     @cached_property
     def fixed(self) -> Setting:
@@ -254,9 +256,7 @@ class Evaluator:
         reason, lengths = refusal(job, variant, self.section) if self.section.prefixes else "", list[int]()
         if self.length in task.setting and self.section.prefixes and not reason:
             whole = int(task.setting[self.length])
-            takes = next(each.takes for each in self.space.variables if each.name == self.length)
-            begins = range(shortest(variant), whole)
-            lengths = [each for each in task.lengths or begins if each in begins and takes(each)]
+            lengths = [each for each in self._begins(task.setting, variant) if each in (task.lengths or (each,))]
             if task.cheapest is not None and (begun := begun_with(whole)) in lengths:
                 first = self._begun(task, begun)
                 if self._hopeless(first["points"], task.cheapest):

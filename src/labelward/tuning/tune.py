@@ -426,11 +426,11 @@ class _Tuning:
         within = [each for each in values if max(excesses(section, each), default=0.0) <= 0] or values
         if len(section.objectives) == 1:
             return min(within)
-        low, high = np.array(self.record.bounds)
-        volumes = np.prod(np.clip((high - np.array(within)) / (high - low), 0.0, None), axis=1)
-        if volumes.max() > 0:
-            return within[int(volumes.argmax())]
-        return tuple(np.maximum(within[-1], high).tolist())
+        bounds = np.array(self.record.bounds)
+        volumes = [hypervolume(np.array([each]), bounds) for each in within]
+        if max(volumes) > 0:
+            return within[int(np.argmax(volumes))]
+        return tuple(np.maximum(within[-1], bounds[1]).tolist())
 
 
 Compared = tuple[dict[str, Any], tuple[float, ...]]
