@@ -7,9 +7,10 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import balanced_accuracy_score
 
 from labelward.data import load_dataset, read_table
-from labelward.data.label_proxies import label_proxies, warn_of_label_proxies
+from labelward.data.label_proxies import _balanced_accuracy, label_proxies, warn_of_label_proxies
 from labelward.errors import DataWarning
 from labelward.job import parse_job
 
@@ -68,3 +69,13 @@ def test_no_other_column_is_named(frame, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_label_proxies(made(frame, tmp_path))
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_accuracy_is_that_of_scikit_learn_to_the_last_bit(classes, seed):
+    """Among the classes one does not occur."""
+    rng = np.random.default_rng(seed)
+    truth = rng.choice(np.delete(np.arange(classes + 1.0), seed % classes), 331)
+    guess = np.where(rng.random(331) < 0.7, truth, rng.choice(truth, 331))
+    assert _balanced_accuracy(truth, guess) == balanced_accuracy_score(truth, guess)
