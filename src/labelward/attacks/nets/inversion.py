@@ -16,6 +16,7 @@ _SAMPLES, _STARTS, _STEPS = 8192, 16, 60
 _DEVIATIONS = (1.0, 2.0, 4.0)  # of the rows that starts are sampled from, in those of a column
 _FITS = 1e-5  # deviation, relative to the embedding, up to which a row needs no other start
 _PIECE = 4096
+_TOGETHER = 2**16  # embeddings' numbers up to which all columns of the Jacobian are found in one pass
 
 
 class Replay:
@@ -99,8 +100,7 @@ def _descended(bottom: nn.Module, wanted: torch.Tensor, x: torch.Tensor) -> tupl
     for _ in range(_STEPS):
         rows = x.detach().requires_grad_()
         out = bottom(rows)
-        columns = [torch.autograd.grad(each.sum(), rows, retain_graph=True)[0] for each in out.unbind(1)]
-        jacobian, rest = torch.stack(columns, 1), (wanted - out).detach()
+        jacobian, rest = _jacobian(out, rows), (wanted - out).detach()
         normal = jacobian.transpose(1, 2) @ jacobian
         slope = jacobian.transpose(1, 2) @ rest[:, :, None]
         moved = x + torch.linalg.solve(normal + damping * identity, slope)[:, :, 0]
@@ -110,3 +110,11 @@ def _descended(bottom: nn.Module, wanted: torch.Tensor, x: torch.Tensor) -> tupl
         damping = torch.where(better[:, None, None], damping / 5, damping * 4).clamp(1e-14, 1e6)
     with torch.no_grad():
         return x, (bottom(x) - wanted).abs().amax(1)
+
+
+def _jacobian(out: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Return [rows, numbers, columns], the derivatives of each row's embedding."""
+    if out.numel() <= _TOGETHER:
+        each = torch.eye(out.shape[1], dtype=out.dtype)[:, None].expand(-1, *out.shape)
+        return torch.autograd.grad(out, rows, each, is_grads_batched=True)[0].transpose(0, 1)
+    return torch.stack([torch.autograd.grad(each.sum(), rows, retain_graph=True)[0] for each in out.unbind(1)], 1)
