@@ -14,12 +14,13 @@ from labelward.protocols.splitnn.params import SplitNet
 from labelward.testing.label_attacks import LabelAttackContract
 from refusals import refused
 
-PARAMETERS = {"auxiliary": 12, "steps": 150, "learning_rate": 0.01}
+# to choose the weight of unlabeled rows is passive completion's
+PARAMETERS = {"auxiliary": 12, "steps": 150, "learning_rate": 0.01, "unlabeled_weight": 5.0}
 
 
 class TestActiveCompletion(LabelAttackContract):
     def attack(self):
-        return ActiveCompletion(**PARAMETERS, honest=True, unlabeled_weight=5.0)  # to choose it is passive completion's
+        return ActiveCompletion(**PARAMETERS, honest=True)
 
 
 def a_run(behavior):

@@ -54,7 +54,7 @@ def test_replayed_splits_tell_more_than_row_sets(params):
     assert found(SplitReplay(), view, own, labels) > max(others) + 0.03
 
 
-@BOTH
+@pytest.mark.parametrize("params", [pytest.param(BOOSTED, marks=pytest.mark.slow), FOREST], ids=["boosted", "forest"])
 def test_of_three_classes_with_missing_values_it_tells_more_than_row_sets(params):
     whole = make_parts(3, 300, {"active": 3, "passive": 4})
     labels = make_targets(3, whole, "classes")
