@@ -14,6 +14,8 @@ __all__ = ["crossed"]
 def crossed(names: str, *axes: Sequence[Any]) -> pytest.MarkDecorator:
     """Parametrize over all combinations of the axes' values; of those that are not slow, some one has each value.
 
+    Combinations with a value that is marked itself have its marks, too.
+
     Args:
         names: of the arguments, with commas between them.
         axes: values of one argument each, or :func:`pytest.param` with those of several.
@@ -21,16 +23,19 @@ def crossed(names: str, *axes: Sequence[Any]) -> pytest.MarkDecorator:
     quick = {tuple(at % len(axis) for axis in axes) for at in range(max(map(len, axes)))}
     cases = []
     for places in itertools.product(*(range(len(axis)) for axis in axes)):
-        values, ids = [], []
+        values, ids, marks = [], [], []
         for axis, place in zip(axes, places, strict=True):
             value = axis[place]
             if isinstance(value, type(pytest.param())):
                 values += value.values
+                marks += value.marks
                 ids.append(value.id or "-".join(map(_named, value.values)))
             else:
                 values.append(value)
                 ids.append(_named(value))
-        cases.append(pytest.param(*values, id="-".join(ids), marks=() if places in quick else pytest.mark.slow))
+        if places not in quick:
+            marks.append(pytest.mark.slow)
+        cases.append(pytest.param(*values, id="-".join(ids), marks=marks))
     return pytest.mark.parametrize(names, cases)
 
 

@@ -39,7 +39,7 @@ EXPECTED_FAILURES = {"check_sample_weight_equivalence_on_dense_data": _WEIGHTS}
 
 @parametrize_with_checks(
     # float64, as scikit-learn has it: it compares predictions of a row in batches of several sizes to 1e-7
-    [cls(**{**SMALL, "epochs": 12}, dtype="float64") for cls in (SplitNetClassifier, SplitNetRegressor)],
+    [cls(**{**SMALL, "epochs": 9}, dtype="float64") for cls in (SplitNetClassifier, SplitNetRegressor)],
     expected_failed_checks=lambda _: EXPECTED_FAILURES,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")

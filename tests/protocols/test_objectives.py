@@ -19,7 +19,7 @@ from wiring import Setting, make_parts, make_targets
 def test_margins_are_base_and_leaf_weights(kind: str) -> None:
     """One margin for each output; more rounds fit the training rows better."""
     targets, params = KINDS[kind]
-    few, many = (rich_setting(41, targets, rows=80, **params | {"trees": trees}) for trees in (1, 12))
+    few, many = (rich_setting(41, targets, rows=80, **params | {"trees": trees}) for trees in (1, 6))
     for setting in (few, many):
         setting.test = None
     first, last = few.run(), many.run()

@@ -131,7 +131,7 @@ def test_without_noise_it_is_the_joined_model(
     ["paillier", "masks"],
     [
         pytest.param({"bank": 0.4, "clinic": 0.6}, {"bank": 0.5, "clinic": 0.5}, id="two"),
-        pytest.param(dict.fromkeys(TEN, 0.1), TEN, id="ten"),
+        pytest.param(dict.fromkeys(TEN, 0.1), TEN, id="ten", marks=pytest.mark.slow),  # classes have ten parties, too
         pytest.param({"bank": 0.01, "clinic": 0.99}, THREE, id="one-percent"),
     ],
 )
