@@ -19,6 +19,10 @@ from small_audits import job as job
 settings.register_profile("labelward", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("labelward")
 
+# Rewriting the assertions of all tests takes half of the collection, in each process: kept even where Python is told to
+# write no bytecode.
+sys.dont_write_bytecode = False
+
 PLOTS = {name: getattr(embeddings, name) for name in ("_PLOTTED", "_ITERATIONS")}
 TORCH_SEED = int(os.environ.get("LABELWARD_TEST_SEED", "0"))
 
