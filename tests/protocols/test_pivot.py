@@ -349,7 +349,7 @@ def test_who_sends_what_cannot_be_is_named(lie: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(simulation, "Participant", made)
     job = job_of(encryption=SMALL_KEY, depth=1, bins=4)
     with pytest.raises(PeerError) as caught:
-        trained(job, data_of(job, rows=120))
+        trained(job, data_of(job))
     assert caught.value.peer == liar
 
 

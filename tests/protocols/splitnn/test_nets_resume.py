@@ -102,8 +102,7 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_cut_anywhere_and_gone_on_with(tmp_path: Path, name: str, count: int) -> None:
     parts, y = blobs(4, 60, {"bank": 2, "telco": 3, "shop": 2}, 2)
-    epochs = 2 if count == 1 else 3
-    params = SplitNet(**{"epochs": epochs, "batch_size": 15, "bottom": "fcnn-3", "width": 5, **CASES[name]})
+    params = SplitNet(**{"epochs": 3, "batch_size": 15, "bottom": "fcnn-3", "width": 5, **CASES[name]})
     behaviors = {"telco": MaliciousOptimizer()} if name == "malicious" else {}
     coded = (Lpsc(coding="offset", scale="validation"),) if name == "coded" else ()
     net = Net(parts=parts, labels=y, params=params, validation=15, behaviors=behaviors, policies={"bank": coded})
