@@ -297,7 +297,8 @@ def _made_up(variables: Sequence[Variable], setting: Setting) -> Told:
     """Return three objectives that conflict."""
     places = np.array([_place(each, setting[each.name]) for each in variables])
     learned, rough = 1 - float(np.exp(-4 * places[0])), 0.02 * float(np.sin(40 * places.sum()))
-    return Told(setting, (0.6 - 0.5 * learned + rough, float(places.mean()), 0.4 * learned + rough + 0.1))
+    values = (0.6 - 0.5 * learned + rough, float(places.mean()), 0.4 * learned + rough + 0.1)
+    return Told(setting, values, volume=math.prod(max(0.0, 1 - each) for each in values))
 
 
 def _place(variable: Variable, value: Value) -> float:

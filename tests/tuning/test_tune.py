@@ -389,11 +389,27 @@ def test_a_search_varies_no_length_that_every_training_passes(
         volumes = [hypervolume(np.array([values]), bounds) for values in within]
         best = np.array(within[int(np.argmax(volumes))])
         assert told.values == tuple(best if max(volumes) > 0 else np.maximum(within[-1], bounds[1]))
+        counted = np.array([point.values for point in each.points if point.values[1] <= 0.2]).reshape(-1, 3)
+        assert told.volume == (hypervolume(counted, bounds) if len(counted) else 0.0)
     assert {len(each.points) for each in found.evaluations} == {4}
     assert any(told.values != each.points[-1].values for told, each in zip(heard, found.evaluations, strict=True))
     for other in ({"prefixes": False}, {"cost": "seconds"}, {"variables": [job.tune.variables[0]]}):  # type: ignore[union-attr]
         keys = {**other, "variables": [{"name": "model.trees", "low": 1, "high": 4}]} if "variables" in other else other
         assert not evaluator(small(**keys)).fixed
+
+
+def test_a_penalty_takes_from_the_hypervolume_of_a_training(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_trainings(monkeypatch.setattr)
+    heard = hearing(monkeypatch.setattr)
+    job = small(search="random", evaluations=20, constraints={"cost": 0.5}, handling="penalty", cut_short=False)
+    found = tune(job, out=tmp_path / "out").evaluations
+    fined = [max(0.0, each.points[0].values[1] - 0.5) / 0.5 for each in found]
+    for told, each, fine in zip(heard, found, fined, strict=True):
+        values = np.add(each.points[0].values, (0.0, 20 * fine, 0.0))
+        assert told.volume == pytest.approx(float(np.prod(np.clip(1 - values, 0.0, 1.0))))
+    assert min(fined) == 0 < max(fined)
 
 
 def test_what_lies_beyond_a_bound_is_told_no_better_than_the_bounds(

@@ -21,7 +21,6 @@ import numpy as np
 from labelward.errors import JobError
 from labelward.installation import missing_library
 from labelward.job import TuneSection
-from labelward.tuning.pareto import ranks_of
 from labelward.tuning.space import Setting, Value, Variable
 
 BATCH = 2
@@ -50,11 +49,13 @@ class Told:
         setting: a value for each variable.
         values: the objectives, all minimized; of a setting that failed or is refused the worst.
         excess: by constraint by how much it is exceeded; 0 or less within.
+        volume: the hypervolume of its training by itself, first trees included; 0 where nothing counts.
     """
 
     setting: Setting
     values: tuple[float, ...]
     excess: tuple[float, ...] = ()
+    volume: float = 0.0
 
 
 class Search(ABC):
@@ -260,10 +261,18 @@ class ModelSearch(Search):
 class ParzenSearch(ModelSearch):
     """Tree-structured Parzen estimators of all variables together, after :data:`STARTUP` settings of a Sobol sequence.
 
-    Independent settings leave more of the space without any: of few trainings they find less.
+    Independent settings leave more of the space without any: of few trainings they find less. Of several objectives it
+    maximizes what a training has by itself, the hypervolume of all its trees: of ten settings most are beaten by none,
+    so that what is beaten says little.
     """
 
     kind = "tpe"
+
+    def _begin(self) -> list[Any]:
+        return [study_of(1, sampler_of(self.kind, self.seed))]
+
+    def _values(self, told: Told, study: int) -> list[float]:
+        return list(told.values) if len(told.values) == 1 else [-told.volume]
 
     def __init__(self, variables: Sequence[Variable], section: TuneSection, seed: int) -> None:
         super().__init__(variables, section, seed)
@@ -289,8 +298,8 @@ class ParzenSearch(ModelSearch):
             return
         early = trials[:-_LATEST]
         beyond = [sum(max(0.0, each) for each in trial.constraints.values()) for trial in early]
-        order = np.lexsort((ranks_of(np.array([trial.values for trial in early])), beyond))[:_BEST]
-        self._studies = [study_of(len(self.section.objectives), study.sampler)]
+        order = np.lexsort(([trial.value for trial in early], beyond))[:_BEST]
+        self._studies = [study_of(1, study.sampler)]
         self._studies[0].add_trials([early[at] for at in sorted(order.tolist())] + trials[-_LATEST:])
 
 
