@@ -49,7 +49,8 @@ class Told:
         setting: a value for each variable.
         values: the objectives, all minimized; of a setting that failed or is refused the worst.
         excess: by constraint by how much it is exceeded; 0 or less within.
-        volume: the hypervolume of its training by itself, first trees included; 0 where nothing counts.
+        volume: the hypervolume of its training by itself, first trees included; where it has none, how far its nearest
+            point lies beyond the bounds, negative.
     """
 
     setting: Setting

@@ -411,14 +411,18 @@ class _Tuning:
         return found if evaluation.points else tuple(max(1.0, each) for each in found)
 
     def _volume(self, evaluation: Evaluation) -> float:
-        """Return the hypervolume of a training by itself: with penalties, or of its points within the limits."""
-        section = self.evaluator.section
-        if section.handling != "penalty":
-            points = self._counted([evaluation])
-        else:
-            fined = [penalized(section, point.values) for point in evaluation.points]
-            points = values_of(fined, len(section.objectives))
-        return hypervolume(points, np.array(self.record.bounds)) if len(points) else 0.0
+        """Return the hypervolume of a training by itself: with penalties, or of its points within the limits.
+
+        Where it has none, the result is negative: how far the nearest point lies beyond the bounds, in their widths.
+        """
+        section, (best, worst) = self.evaluator.section, np.array(self.record.bounds)
+        points = values_of([penalized(section, each.values) for each in evaluation.points], len(worst))
+        if section.handling == "feasible-first":
+            points = points[feasible(section, points)]
+        if not len(points):
+            points = values_of([penalized(section, self.worst)], len(worst))
+        beyond = np.maximum((points - worst) / (worst - best), 0.0).sum(axis=1).min()
+        return hypervolume(points, np.stack([best, worst])) or -float(beyond)
 
     def _heard(self, evaluation: Evaluation) -> tuple[float, ...]:
         """Return the figures that stand for a training: of its last point, be it cut short or whole.
