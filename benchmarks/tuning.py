@@ -49,7 +49,7 @@ from labelward.tuning.evaluate import Evaluator, Task
 from labelward.tuning.ledger import Evaluation, FrontPoint, read_evaluations
 from labelward.tuning.pareto import hypervolume, hypervolumes, pooled_bounds
 from labelward.tuning.search import SEARCHES, Told
-from labelward.tuning.space import Setting, Value, Variable, default_variables
+from labelward.tuning.space import Setting, Variable, default_variables
 from labelward.tuning.tune import TuneResult, tune
 
 UNITS = {"encrypt": 0.0087, "decrypt": 0.0024, "add": 0.000037}
@@ -295,21 +295,10 @@ def seconds(given: argparse.Namespace) -> Iterator[Row]:
 
 def _made_up(variables: Sequence[Variable], setting: Setting) -> Told:
     """Return three objectives that conflict."""
-    places = np.array([_place(each, setting[each.name]) for each in variables])
+    places = np.array([each.place(setting[each.name]) for each in variables])
     learned, rough = 1 - float(np.exp(-4 * places[0])), 0.02 * float(np.sin(40 * places.sum()))
-    return Told(setting, (0.6 - 0.5 * learned + rough, float(places.mean()), 0.4 * learned + rough + 0.1))
-
-
-def _place(variable: Variable, value: Value) -> float:
-    """Return where a value is between 0 and 1; the opposite of ``at``, for the middle of a whole number."""
-    if variable.choices:
-        return (variable.choices.index(value) + 0.5) / len(variable.choices)
-    number = float(value)
-    if variable.whole:
-        return (number - variable.low + 0.5) / (variable.high - variable.low + 1)
-    if variable.log:
-        return math.log(number / variable.low) / math.log(variable.high / variable.low)
-    return (number - variable.low) / (variable.high - variable.low)
+    values = (0.6 - 0.5 * learned + rough, float(places.mean()), 0.4 * learned + rough + 0.1)
+    return Told(setting, values, volume=math.prod(max(0.0, 1 - each) for each in values))
 
 
 def measured(given: argparse.Namespace) -> Iterator[Row]:

@@ -157,6 +157,19 @@ def dtlz2(x: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 @pytest.mark.slow
+def test_parzen_estimators_maximize_what_a_training_has_by_itself() -> None:
+    """Whatever its objectives are: they may be beaten by none and far from the best."""
+    section = TuneSection(search="tpe", evaluations=100)
+    search, told = ParzenSearch(MIXED, section, 1), list[Told]()
+    for _ in range(30):
+        new = [Told(each, (0.5, 0.5, 0.5), volume=1 - abs(each["model.trees"] / 32 - 0.8)) for each in search.ask()]
+        search.tell(new)
+        told += new
+    volumes = [each.volume for each in told]
+    assert [trial.values for trial in search._studies[0].get_trials()] == [[-each] for each in volumes]
+    assert np.mean(volumes[-20:]) > 0.9 > np.mean(volumes[: searches.STARTUP]) + 0.15
+
+
 @pytest.mark.parametrize(
     ("problem", "variables", "objectives", "known"),
     [(zdt1, 30, 2, 1.5**2 - 1 / 3), (dtlz2, 12, 3, 1.5**3 - np.pi / 6)],

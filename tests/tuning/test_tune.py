@@ -389,11 +389,28 @@ def test_a_search_varies_no_length_that_every_training_passes(
         volumes = [hypervolume(np.array([values]), bounds) for values in within]
         best = np.array(within[int(np.argmax(volumes))])
         assert told.values == tuple(best if max(volumes) > 0 else np.maximum(within[-1], bounds[1]))
+        counted = np.array([point.values for point in each.points if point.values[1] <= 0.2]).reshape(-1, 3)
+        assert told.volume == hypervolume(counted, bounds) if len(counted) else told.volume <= -len(bounds[0])
     assert {len(each.points) for each in found.evaluations} == {4}
     assert any(told.values != each.points[-1].values for told, each in zip(heard, found.evaluations, strict=True))
     for other in ({"prefixes": False}, {"cost": "seconds"}, {"variables": [job.tune.variables[0]]}):  # type: ignore[union-attr]
         keys = {**other, "variables": [{"name": "model.trees", "low": 1, "high": 4}]} if "variables" in other else other
         assert not evaluator(small(**keys)).fixed
+
+
+def test_a_penalty_takes_from_the_hypervolume_of_a_training(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_trainings(monkeypatch.setattr)
+    heard = hearing(monkeypatch.setattr)
+    job = small(search="random", evaluations=20, constraints={"cost": 0.5}, handling="penalty", cut_short=False)
+    found = tune(job, out=tmp_path / "out").evaluations
+    fined = [max(0.0, each.points[0].values[1] - 0.5) / 0.5 for each in found]
+    for told, each, fine in zip(heard, found, fined, strict=True):
+        values = np.add(each.points[0].values, (0.0, 20 * fine, 0.0))
+        inside, beyond = np.prod(np.clip(1 - values, 0.0, 1.0)), np.maximum(values - 1, 0.0).sum()
+        assert told.volume == pytest.approx(float(inside or -beyond))
+    assert min(each.volume for each in heard) < 0 < max(each.volume for each in heard)
 
 
 def test_what_lies_beyond_a_bound_is_told_no_better_than_the_bounds(
@@ -407,6 +424,8 @@ def test_what_lies_beyond_a_bound_is_told_no_better_than_the_bounds(
     found = tune(small(search="random", evaluations=6), out=tmp_path / "out").evaluations
     assert {each.values for each in heard} == {tuple(np.maximum(each.points[-1].values, high)) for each in found}
     assert any(each.points[-1].values[2] < 0.5 for each in found)
+    beyond = [float(np.maximum((np.array(each.points[-1].values) - high) / high, 0).sum()) for each in found]
+    assert [each.volume for each in heard] == pytest.approx([-each for each in beyond])
 
 
 @pytest.mark.parametrize("handling", ["penalty", "feasible-first", "none"])
@@ -428,11 +447,11 @@ def test_a_refused_setting_is_told_as_the_worst_so_far(
     class Hearing(SEARCHES["random"]):  # type: ignore[misc]
         def tell(self, found: Sequence[Told]) -> None:
             nonlocal refusals
-            told.extend((*each.values, *each.excess) for each in found)
+            told.extend((*each.values, *each.excess, -each.volume) for each in found)
             for each in found:
                 if each.setting["model.depth"] == 3:
                     refusals += 1
-                    assert (np.array(told) <= (*each.values, *each.excess)).all()
+                    assert (np.array(told) <= (*each.values, *each.excess, -each.volume)).all()
 
     monkeypatch.setattr(Evaluator, "__call__", sometimes)
     monkeypatch.setitem(SEARCHES, "random", Hearing)  # type: ignore[arg-type]

@@ -21,14 +21,18 @@ import numpy as np
 from labelward.errors import JobError
 from labelward.installation import missing_library
 from labelward.job import TuneSection
-from labelward.tuning.pareto import ranks_of
+from labelward.tuning.pareto import Points
 from labelward.tuning.space import Setting, Value, Variable
 
 BATCH = 2
 """Settings that a strategy which learns from each asks for at a time; fixed, so that workers change nothing. Twice as
 many where only the better half is trained on all rows: of four it is found more often than of two."""
-STARTUP = 10
-"""Settings that ``tpe`` spreads evenly before its model decides."""
+STARTUP, FEW = 6, 40
+"""Settings that ``tpe`` spreads evenly at first, and those from which Parzen estimators decide."""
+_DRAWN, _NEAR, _NEAREST, _STEP = 256, 64, 3, 0.15
+"""Settings of which a Gaussian process chooses: drawn evenly, and around so many of the best, in steps of the range."""
+_REACH, _NOISE = 0.8, 0.05
+"""Its length scale, in ranges of the variables, and its share of noise."""
 _BEST, _LATEST = 12, 20
 """Settings that ``tpe`` remembers at least, once there are twice as many: the best, and the latest."""
 _MOST_SETTINGS = 1_000_000
@@ -50,11 +54,14 @@ class Told:
         setting: a value for each variable.
         values: the objectives, all minimized; of a setting that failed or is refused the worst.
         excess: by constraint by how much it is exceeded; 0 or less within.
+        volume: the hypervolume of its training by itself, first trees included; where it has none, how far its nearest
+            point lies beyond the bounds, negative.
     """
 
     setting: Setting
     values: tuple[float, ...]
     excess: tuple[float, ...] = ()
+    volume: float = 0.0
 
 
 class Search(ABC):
@@ -258,9 +265,13 @@ class ModelSearch(Search):
 
 
 class ParzenSearch(ModelSearch):
-    """Tree-structured Parzen estimators of all variables together, after :data:`STARTUP` settings of a Sobol sequence.
+    """Tree-structured Parzen estimators of all variables together, once there are :data:`FEW` settings.
 
-    Independent settings leave more of the space without any: of few trainings they find less.
+    Of fewer they tell next to nothing: they take one setting in ten for a good one. So the first :data:`STARTUP` are of
+    a Sobol sequence, and those up to :data:`FEW` are chosen by a Gaussian process.
+
+    Of several objectives both maximize what a training has by itself, the hypervolume of all its trees: of ten settings
+    most are beaten by none, so that what is beaten says little.
     """
 
     kind = "tpe"
@@ -269,15 +280,77 @@ class ParzenSearch(ModelSearch):
         super().__init__(variables, section, seed)
         from scipy.stats.qmc import Sobol
 
+        self._few: list[tuple[Setting, float]] = []
         places = Sobol(len(self.variables), rng=self.rng).random_base2(STARTUP.bit_length())[:STARTUP]
         for row in places.tolist():
-            setting = {each.name: each.at(place) for each, place in zip(self.variables, row, strict=True)}
-            self._studies[0].enqueue_trial(setting)
+            self._studies[0].enqueue_trial(self._at(row))
 
     def ask(self) -> list[Setting]:
         """Return a few."""
+        if STARTUP <= len(self._few) < FEW:
+            for setting in self._promising():
+                self._studies[0].enqueue_trial(setting)
         self._forget()
         return super().ask()
+
+    def tell(self, told: Sequence[Told]) -> None:
+        """Extend the study, and what the Gaussian process knows."""
+        super().tell(told)
+        if len(self._few) < FEW:
+            beyond = [sum(max(0.0, excess) for excess in self._limits(each).values()) for each in told]
+            scores = [-self._values(each, 0)[0] - excess for each, excess in zip(told, beyond, strict=True)]
+            self._few += zip((each.setting for each in told), scores, strict=True)
+
+    def _begin(self) -> list[Any]:
+        return [study_of(1, sampler_of(self.kind, self.seed))]
+
+    def _values(self, told: Told, study: int) -> list[float]:
+        return list(told.values) if len(told.values) == 1 else [-told.volume]
+
+    def _at(self, places: Sequence[float]) -> dict[str, Value]:
+        return {each.name: each.at(place) for each, place in zip(self.variables, places, strict=True)}
+
+    def _coordinates(self, settings: Sequence[Setting]) -> Points:
+        """Return float64 [settings, coordinates]: the places of numbers; words are equally far from each other."""
+        columns = list[list[float]]()
+        for each in self.variables:
+            values = [setting[each.name] for setting in settings]
+            if any(isinstance(choice, str) for choice in each.choices):
+                columns += [[0.5 * (value == choice) for value in values] for choice in each.choices]
+            else:
+                columns.append([each.place(value) for value in values])
+        return np.array(columns, np.float64).T
+
+    def _promising(self) -> list[Setting]:
+        """Return the settings that are expected to be the best, with a standard deviation added.
+
+        Scores far below the median count as if they were as far as the best is above it: else the worst would decide
+        what is rough and what is smooth. The second setting of a batch is chosen as if the first were as expected.
+        """
+        from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+
+        settings = [setting for setting, _ in self._few]
+        scores = np.array([score for _, score in self._few])
+        scores = np.maximum(scores, 2 * np.median(scores) - scores.max())
+        scores = (scores - scores.mean()) / (scores.std() or 1.0)
+        for _ in range(self.batch):
+            candidates = self._candidates([settings[at] for at in np.argsort(-scores, kind="stable")[:_NEAREST]])
+            model = GaussianProcessRegressor(RBF(_REACH) + WhiteKernel(_NOISE), optimizer=None)
+            model.fit(self._coordinates(settings), scores)
+            mean, deviation = model.predict(self._coordinates(candidates), return_std=True)
+            best = int(np.argmax(mean + np.sqrt(np.maximum(deviation**2 - _NOISE, 0.0))))
+            settings.append(candidates[best])
+            scores = np.append(scores, mean[best])
+        return settings[len(self._few) :]
+
+    def _candidates(self, best: Sequence[Setting]) -> list[Setting]:
+        """Return settings drawn evenly, and around the best."""
+        even = self.rng.random((_DRAWN, len(self.variables)))
+        centers = np.array([[each.place(setting[each.name]) for each in self.variables] for setting in best])
+        near = centers[self.rng.integers(len(centers), size=_NEAR)]
+        near = np.clip(near + _STEP * self.rng.standard_normal(near.shape), 0.0, 1.0)
+        return [self._at(row) for row in np.concatenate([even, near]).tolist()]
 
     def _forget(self) -> None:
         """Keep the best and the latest settings of a long search: the time of a proposal grows with their number."""
@@ -289,8 +362,8 @@ class ParzenSearch(ModelSearch):
             return
         early = trials[:-_LATEST]
         beyond = [sum(max(0.0, each) for each in trial.constraints.values()) for trial in early]
-        order = np.lexsort((ranks_of(np.array([trial.values for trial in early])), beyond))[:_BEST]
-        self._studies = [study_of(len(self.section.objectives), study.sampler)]
+        order = np.lexsort(([trial.value for trial in early], beyond))[:_BEST]
+        self._studies = [study_of(1, study.sampler)]
         self._studies[0].add_trials([early[at] for at in sorted(order.tolist())] + trials[-_LATEST:])
 
 

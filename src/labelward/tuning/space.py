@@ -84,6 +84,17 @@ class Variable:
             return self.rounded(math.exp(math.log(self.low) + place * math.log(self.high / self.low)))
         return self.rounded(self.low + place * (self.high - self.low))
 
+    def place(self, value: Value) -> float:
+        """Return where a value lies from 0 to 1, in the middle of what :meth:`at` makes the same value."""
+        if self.choices:
+            return (self.choices.index(value) + 0.5) / len(self.choices)
+        number = float(value)
+        if self.whole:
+            return (number - self.low + 0.5) / (self.high - self.low + 1)
+        if self.log:
+            return math.log(number / self.low) / math.log(self.high / self.low)
+        return (number - self.low) / (self.high - self.low)
+
     def decoded(self, code: int) -> Value:
         """Return the value of a code of :attr:`bits` bits; all codes have one, spread evenly."""
         last = (len(self.choices) or int(self.high - self.low) + 1) - 1

@@ -251,8 +251,7 @@ class _Tuning:
                 break
             found = self._measured_in_steps(settings)
             if len(found) == len(settings):
-                told = zip(asked, found, strict=True)
-                self.search.tell([Told(each, self._values(result), self._excess(result)) for each, result in told])
+                self.search.tell([self._told(each, result) for each, result in zip(asked, found, strict=True)])
             idle = idle + 1 if self.spent == before else 0
         self.watch("runs", section.evaluations, section.evaluations, "")
         return list(self.asked.values())
@@ -400,13 +399,30 @@ class _Tuning:
                 value=len(failed),
             )
 
-    def _values(self, evaluation: Evaluation) -> tuple[float, ...]:
+    def _told(self, setting: Setting, evaluation: Evaluation) -> Told:
         """Return what the strategy hears."""
+        return Told(setting, self._values(evaluation), self._excess(evaluation), self._volume(evaluation))
+
+    def _values(self, evaluation: Evaluation) -> tuple[float, ...]:
         return penalized(self.evaluator.section, self._heard(evaluation))
 
     def _excess(self, evaluation: Evaluation) -> tuple[float, ...]:
         found = excesses(self.evaluator.section, self._heard(evaluation))
         return found if evaluation.points else tuple(max(1.0, each) for each in found)
+
+    def _volume(self, evaluation: Evaluation) -> float:
+        """Return the hypervolume of a training by itself: with penalties, or of its points within the limits.
+
+        Where it has none, the result is negative: how far the nearest point lies beyond the bounds, in their widths.
+        """
+        section, (best, worst) = self.evaluator.section, np.array(self.record.bounds)
+        points = values_of([penalized(section, each.values) for each in evaluation.points], len(worst))
+        if section.handling == "feasible-first":
+            points = points[feasible(section, points)]
+        if not len(points):
+            points = values_of([penalized(section, self.worst)], len(worst))
+        beyond = np.maximum((points - worst) / (worst - best), 0.0).sum(axis=1).min()
+        return hypervolume(points, np.stack([best, worst])) or -float(beyond)
 
     def _heard(self, evaluation: Evaluation) -> tuple[float, ...]:
         """Return the figures that stand for a training: of its last point, be it cut short or whole.
