@@ -12,6 +12,8 @@ compared with the stored view, tree by tree. Then one choice at a time is anothe
 - ``below``: plain percentiles, and a row goes left where its value is below the threshold, as in Algorithm 1.
 - ``doubled``: hessians 2p(1 - p) of several classes.
 - ``draws N``: rows and columns of each tree are drawn anew, five times; the parties' rows and columns stay the seed's.
+- ``percentiles, draws N``: plain percentiles, and the columns of each boosted tree drawn anew, twenty times.
+- ``no subtraction, draws N``: such leaves are unknown, and rows and columns of a forest drawn anew, five times.
 - ``sample only``: rows out of a tree's sample lie in no leaf of it.
 - ``no subtraction``: a pure leaf beside a node that was shared is unknown.
 """
@@ -386,9 +388,11 @@ def chosen(model: str) -> dict[str, Choices]:
     draws = {f"draws {number}": Choices(draws=number) for number in range(1, 6)}
     draws["no subtraction"] = Choices(subtracts=False)
     if model == "forest":
-        return {"as stored": Choices(), "sample only": Choices(routes=False)} | draws
+        both = {f"no subtraction, draws {each}": Choices(subtracts=False, draws=each) for each in range(1, 6)}
+        return {"as stored": Choices(), "sample only": Choices(routes=False)} | draws | both
     single = {"percentiles": Choices("percentiles"), "below": Choices("below"), "doubled": Choices(doubled=True)}
-    return {"as stored": Choices()} | single | draws
+    both = {f"percentiles, draws {number}": Choices("percentiles", draws=number) for number in range(1, 21)}
+    return {"as stored": Choices()} | single | draws | both
 
 
 def main() -> None:
