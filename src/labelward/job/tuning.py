@@ -90,8 +90,9 @@ class TuneSection(Parameters):
     search: Annotated[
         Literal["tpe", "gp", "nsga2", "random", "grid", "bayes", "empirical"],
         Meta(
-            description="'tpe' or 'gp' (one model of all objectives), 'nsga2' (the paper's), 'random', 'grid', 'bayes' "
-            "(a Gaussian process for each objective), 'empirical' (settings of FATE, VF²Boost and their average)."
+            description="'tpe' (a model of the hypervolume that each training has by itself), 'gp' (one model of all "
+            "objectives), 'nsga2' (the paper's), 'random', 'grid', 'bayes' (a Gaussian process for each objective), "
+            "'empirical' (settings of FATE, VF²Boost and their average)."
         ),
     ] = "tpe"
     evaluations: Annotated[PositiveInt, Meta(le=100_000, description="Number of trainings of the search.")] = 100

@@ -84,8 +84,8 @@ class Search(ABC):
     def tell(self, told: Sequence[Told]) -> None:  # noqa: B027
         """Take the results of the settings asked for last, in their order.
 
-        Settings that come for free, such as the first trees of a model, are not told: they lie close together, and the
-        model of ``tpe`` finds less with them.
+        Settings that come for free, such as the first trees of a model, are told by the hypervolume of all alone: they
+        lie close together, and the model of ``tpe`` finds less with them one by one.
         """
 
     def random(self) -> Setting:
