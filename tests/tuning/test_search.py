@@ -95,6 +95,16 @@ def test_codes_cover_the_range_and_nothing_else() -> None:
     assert [MIXED[2].decoded(code) for code in range(4)] == ["none", "a", "a", "b+a"]
 
 
+@pytest.mark.parametrize(
+    "variable", [*MIXED, Variable(name="x", low=0.2, high=3.0), Variable(name="y", choices=(1, 4, 9))]
+)
+def test_a_value_has_the_place_that_makes_it(variable: Variable) -> None:
+    for place in np.linspace(0.0, 1.0, 13):
+        value = variable.at(float(place))
+        assert 0.0 <= variable.place(value) <= 1.0
+        assert variable.at(variable.place(value)) == pytest.approx(value)
+
+
 def test_a_real_variable_reaches_the_value_at_which_a_defense_is_off() -> None:
     variable = Variable(name="purity-threshold.threshold", low=0.5, high=1.0, off=1.0)
     assert [variable.at(each) for each in (0.0, 0.97, 0.985, 1.0)] == [0.5, 0.985, 1.0, 1.0]
@@ -157,6 +167,30 @@ def dtlz2(x: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 @pytest.mark.slow
+def test_few_settings_are_chosen_by_what_is_expected_of_them_and_apart() -> None:
+    """After 20 settings a smooth function of four variables is higher than any of 20 draws have it, on most starts."""
+    space = [Variable(name=f"x{at}", low=0, high=1) for at in range(3)] + [Variable(name="w", choices=("a", "b", "c"))]
+
+    def volume(setting: Any) -> float:
+        far = sum((setting[f"x{at}"] - 0.3) ** 2 for at in range(3))
+        return float(np.exp(-2 * far) - 0.1 * (setting["w"] != "b"))
+
+    better = 0
+    for start in range(10):
+        section = TuneSection(search="tpe", evaluations=20)
+        search, asked = ParzenSearch(space, section, start), list[Any]()
+        while len(asked) < 20:
+            asked += (new := search.ask())
+            search.tell([Told(each, (0.5, 0.5, 0.5), volume=volume(each)) for each in new])
+        random = SEARCHES["random"](space, section, start)
+        better += max(map(volume, asked)) > max(volume(each) for _ in range(10) for each in random.ask())
+        places = search._coordinates(asked)
+        assert places.shape == (20, 6)
+        nearest = [np.linalg.norm(places[:at] - places[at], axis=1).min() for at in range(searches.STARTUP, 20)]
+        assert min(nearest) > searches._APART
+    assert better >= 8
+
+
 def test_parzen_estimators_maximize_what_a_training_has_by_itself() -> None:
     """Whatever its objectives are: they may be beaten by none and far from the best."""
     section = TuneSection(search="tpe", evaluations=100)

@@ -33,6 +33,8 @@ _DRAWN, _NEAR, _NEAREST, _STEP = 256, 64, 3, 0.15
 """Settings of which a Gaussian process chooses: drawn evenly, and around so many of the best, in steps of the range."""
 _REACH, _NOISE = 0.8, 0.05
 """Its length scale, in ranges of the variables, and its share of noise."""
+_APART = 0.15
+"""How far from all known ones it chooses: a training like an earlier one adds little to the hypervolume of both."""
 _BEST, _LATEST = 12, 20
 """Settings that ``tpe`` remembers at least, once there are twice as many: the best, and the latest."""
 _MOST_SETTINGS = 1_000_000
@@ -336,10 +338,12 @@ class ParzenSearch(ModelSearch):
         scores = (scores - scores.mean()) / (scores.std() or 1.0)
         for _ in range(self.batch):
             candidates = self._candidates([settings[at] for at in np.argsort(-scores, kind="stable")[:_NEAREST]])
-            model = GaussianProcessRegressor(RBF(_REACH) + WhiteKernel(_NOISE), optimizer=None)
-            model.fit(self._coordinates(settings), scores)
-            mean, deviation = model.predict(self._coordinates(candidates), return_std=True)
-            best = int(np.argmax(mean + np.sqrt(np.maximum(deviation**2 - _NOISE, 0.0))))
+            known, new = self._coordinates(settings), self._coordinates(candidates)
+            near = np.linalg.norm(new[:, None] - known[None], axis=2).min(axis=1) <= _APART
+            model = GaussianProcessRegressor(RBF(_REACH) + WhiteKernel(_NOISE), optimizer=None).fit(known, scores)
+            mean, deviation = model.predict(new, return_std=True)
+            hoped = mean + np.sqrt(np.maximum(deviation**2 - _NOISE, 0.0))
+            best = int(np.argmax(np.where(near & ~near.all(), -np.inf, hoped)))
             settings.append(candidates[best])
             scores = np.append(scores, mean[best])
         return settings[len(self._few) :]
