@@ -28,7 +28,7 @@ BATCH = 2
 """Settings that a strategy which learns from each asks for at a time; fixed, so that workers change nothing. Twice as
 many where only the better half is trained on all rows: of four it is found more often than of two."""
 STARTUP, FEW = 6, 40
-"""Settings that ``tpe`` spreads evenly at first, and those from which Parzen estimators choose all."""
+"""Settings that ``tpe`` spreads evenly at first, and those from which Parzen estimators decide."""
 _DRAWN, _NEAR, _NEAREST, _STEP = 256, 64, 3, 0.15
 """Settings of which a Gaussian process chooses: drawn evenly, and around so many of the best, in steps of the range."""
 _REACH, _NOISE = 0.8, 0.05
@@ -270,8 +270,7 @@ class ParzenSearch(ModelSearch):
     """Tree-structured Parzen estimators of all variables together, once there are :data:`FEW` settings.
 
     Of fewer they tell next to nothing: they take one setting in ten for a good one. So the first :data:`STARTUP` are of
-    a Sobol sequence. Of those up to :data:`FEW` a Gaussian process chooses one half, and the sequence goes on with the
-    other: where single trainings are lucky, wide draws find more than any model.
+    a Sobol sequence, and those up to :data:`FEW` are chosen by a Gaussian process.
 
     Of several objectives both maximize what a training has by itself, the hypervolume of all its trees: of ten settings
     most are beaten by none, so that what is beaten says little.
@@ -284,14 +283,14 @@ class ParzenSearch(ModelSearch):
         from scipy.stats.qmc import Sobol
 
         self._few: list[tuple[Setting, float]] = []
-        places = Sobol(len(self.variables), rng=self.rng).random_base2(FEW.bit_length())
-        self._even = iter([self._at(row) for row in places.tolist()])
+        places = Sobol(len(self.variables), rng=self.rng).random_base2(STARTUP.bit_length())[:STARTUP]
+        for row in places.tolist():
+            self._studies[0].enqueue_trial(self._at(row))
 
     def ask(self) -> list[Setting]:
         """Return a few."""
-        if len(self._few) < FEW:
-            chosen = self._promising(self.batch // 2) if len(self._few) >= STARTUP else []
-            for setting in [*chosen, *itertools.islice(self._even, self.batch - len(chosen))]:
+        if STARTUP <= len(self._few) < FEW:
+            for setting in self._promising():
                 self._studies[0].enqueue_trial(setting)
         self._forget()
         return super().ask()
@@ -324,11 +323,11 @@ class ParzenSearch(ModelSearch):
                 columns.append([each.place(value) for value in values])
         return np.array(columns, np.float64).T
 
-    def _promising(self, count: int) -> list[Setting]:
-        """Return so many settings that are expected to be the best, with a standard deviation added.
+    def _promising(self) -> list[Setting]:
+        """Return the settings that are expected to be the best, with a standard deviation added.
 
         Scores far below the median count as if they were as far as the best is above it: else the worst would decide
-        what is rough and what is smooth. A second setting is chosen as if the first were as expected.
+        what is rough and what is smooth. The second setting of a batch is chosen as if the first were as expected.
         """
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import RBF, WhiteKernel
@@ -337,7 +336,7 @@ class ParzenSearch(ModelSearch):
         scores = np.array([score for _, score in self._few])
         scores = np.maximum(scores, 2 * np.median(scores) - scores.max())
         scores = (scores - scores.mean()) / (scores.std() or 1.0)
-        for _ in range(count):
+        for _ in range(self.batch):
             candidates = self._candidates([settings[at] for at in np.argsort(-scores, kind="stable")[:_NEAREST]])
             known, new = self._coordinates(settings), self._coordinates(candidates)
             near = np.linalg.norm(new[:, None] - known[None], axis=2).min(axis=1) <= _APART
