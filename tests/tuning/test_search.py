@@ -191,6 +191,15 @@ def test_few_settings_are_chosen_by_what_is_expected_of_them_and_apart() -> None
     assert better >= 8
 
 
+def test_of_few_values_those_are_chosen_that_are_not_known() -> None:
+    space = (Variable(name="model.trees", low=1, high=12, whole=True),)
+    search, asked = ParzenSearch(space, TuneSection(search="tpe", evaluations=20), 1), list[Any]()
+    while len(asked) < 20:
+        asked += (new := search.ask())
+        search.tell([Told(each, (0.5, 0.5, 0.5), volume=each["model.trees"] / 12) for each in new])
+    assert {each["model.trees"] for each in asked} == set(range(1, 13))
+
+
 def test_parzen_estimators_maximize_what_a_training_has_by_itself() -> None:
     """Whatever its objectives are: they may be beaten by none and far from the best."""
     section = TuneSection(search="tpe", evaluations=100)

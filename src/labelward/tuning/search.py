@@ -34,7 +34,8 @@ _DRAWN, _NEAR, _NEAREST, _STEP = 256, 64, 3, 0.15
 _REACH, _NOISE = 0.8, 0.05
 """Its length scale, in ranges of the variables, and its share of noise."""
 _APART = 0.15
-"""How far from all known ones it chooses: a training like an earlier one adds little to the hypervolume of both."""
+"""How far from all known ones it chooses, or half as far as it could: a training like an earlier one adds little to the
+hypervolume of both."""
 _BEST, _LATEST = 12, 20
 """Settings that ``tpe`` remembers at least, once there are twice as many: the best, and the latest."""
 _MOST_SETTINGS = 1_000_000
@@ -339,11 +340,11 @@ class ParzenSearch(ModelSearch):
         for _ in range(self.batch):
             candidates = self._candidates([settings[at] for at in np.argsort(-scores, kind="stable")[:_NEAREST]])
             known, new = self._coordinates(settings), self._coordinates(candidates)
-            near = np.linalg.norm(new[:, None] - known[None], axis=2).min(axis=1) <= _APART
+            far = np.linalg.norm(new[:, None] - known[None], axis=2).min(axis=1)
             model = GaussianProcessRegressor(RBF(_REACH) + WhiteKernel(_NOISE), optimizer=None).fit(known, scores)
             mean, deviation = model.predict(new, return_std=True)
             hoped = mean + np.sqrt(np.maximum(deviation**2 - _NOISE, 0.0))
-            best = int(np.argmax(np.where(near & ~near.all(), -np.inf, hoped)))
+            best = int(np.argmax(np.where(far > min(_APART, far.max() / 2), hoped, -np.inf)))
             settings.append(candidates[best])
             scores = np.append(scores, mean[best])
         return settings[len(self._few) :]
