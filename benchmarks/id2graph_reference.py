@@ -13,9 +13,9 @@ compared with the stored view, tree by tree. Then one choice at a time is anothe
 - ``doubled``: hessians 2p(1 - p) of several classes.
 - ``draws N``: rows and columns of each tree are drawn anew, five times; the parties' rows and columns stay the seed's.
 - ``percentiles, draws N``: plain percentiles, and the columns of each boosted tree drawn anew, twenty times.
-- ``no subtraction, draws N``: such leaves are unknown, and rows and columns of a forest drawn anew, five times.
 - ``sample only``: rows out of a tree's sample lie in no leaf of it.
 - ``no subtraction``: a pure leaf beside a node that was shared is unknown.
+- ``no subtraction, draws N``: the same, with rows and columns of a forest drawn anew, five times.
 """
 
 from __future__ import annotations

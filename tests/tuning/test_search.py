@@ -166,7 +166,6 @@ def dtlz2(x: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(float((1 + g) * each) for each in (np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)))
 
 
-@pytest.mark.slow
 def test_few_settings_are_chosen_by_what_is_expected_of_them_and_apart() -> None:
     """After 20 settings a smooth function of four variables is higher than any of 20 draws have it, on most starts."""
     space = [Variable(name=f"x{at}", low=0, high=1) for at in range(3)] + [Variable(name="w", choices=("a", "b", "c"))]
@@ -213,6 +212,7 @@ def test_parzen_estimators_maximize_what_a_training_has_by_itself() -> None:
     assert np.mean(volumes[-20:]) > 0.9 > np.mean(volumes[: searches.STARTUP]) + 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "variables", "objectives", "known"),
     [(zdt1, 30, 2, 1.5**2 - 1 / 3), (dtlz2, 12, 3, 1.5**3 - np.pi / 6)],

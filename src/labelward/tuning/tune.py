@@ -361,8 +361,9 @@ class _Tuning:
         known = known[front_of(known)]
         parts = [np.concatenate([known, self._counted([each])]) for each in found]
         gains = np.array([hypervolume(part, np.array(self.record.bounds)) for part in parts])
-        beyond = np.array([sum(max(0.0, each) for each in self._excess(one)) for one in found])
-        ranks = ranks_of(np.array([self._values(each) for each in found]))
+        told = [self._told(each.setting, each) for each in found]
+        beyond = np.array([sum(max(0.0, each) for each in one.excess) for one in told])
+        ranks = ranks_of(np.array([each.values for each in told]))
         return [int(at) for at in np.lexsort((ranks, beyond, -gains))]
 
     def _counted(self, evaluations: Sequence[Evaluation]) -> Points:
@@ -401,14 +402,11 @@ class _Tuning:
 
     def _told(self, setting: Setting, evaluation: Evaluation) -> Told:
         """Return what the strategy hears."""
-        return Told(setting, self._values(evaluation), self._excess(evaluation), self._volume(evaluation))
-
-    def _values(self, evaluation: Evaluation) -> tuple[float, ...]:
-        return penalized(self.evaluator.section, self._heard(evaluation))
-
-    def _excess(self, evaluation: Evaluation) -> tuple[float, ...]:
-        found = excesses(self.evaluator.section, self._heard(evaluation))
-        return found if evaluation.points else tuple(max(1.0, each) for each in found)
+        section, heard = self.evaluator.section, self._heard(evaluation)
+        excess = excesses(section, heard)
+        if not evaluation.points:
+            excess = tuple(max(1.0, each) for each in excess)
+        return Told(setting, penalized(section, heard), excess, self._volume(evaluation))
 
     def _volume(self, evaluation: Evaluation) -> float:
         """Return the hypervolume of a training by itself: with penalties, or of its points within the limits.
