@@ -17,7 +17,6 @@ import argparse
 import dataclasses
 import itertools
 import json
-import math
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -298,7 +297,7 @@ def _made_up(variables: Sequence[Variable], setting: Setting) -> Told:
     places = np.array([each.place(setting[each.name]) for each in variables])
     learned, rough = 1 - float(np.exp(-4 * places[0])), 0.02 * float(np.sin(40 * places.sum()))
     values = (0.6 - 0.5 * learned + rough, float(places.mean()), 0.4 * learned + rough + 0.1)
-    return Told(setting, values, volume=math.prod(max(0.0, 1 - each) for each in values))
+    return Told(setting, values, points=np.array([values]))
 
 
 def measured(given: argparse.Namespace) -> Iterator[Row]:

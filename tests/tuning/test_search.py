@@ -180,13 +180,14 @@ def test_few_settings_are_chosen_by_what_is_expected_of_them_and_apart() -> None
         search, asked = ParzenSearch(space, section, start), list[Any]()
         while len(asked) < 20:
             asked += (new := search.ask())
-            search.tell([Told(each, (0.5, 0.5, 0.5), volume=volume(each)) for each in new])
+            search.tell([Told(each, (0.5, 0.5, 0.5), points=np.array([[1 - volume(each), 0.0, 0.0]])) for each in new])
         random = SEARCHES["random"](space, section, start)
         better += max(map(volume, asked)) > max(volume(each) for _ in range(10) for each in random.ask())
         places = search._coordinates(asked)
         assert places.shape == (20, 6)
         nearest = [np.linalg.norm(places[:at] - places[at], axis=1).min() for at in range(searches.STARTUP, 20)]
-        assert min(nearest) > searches._APART
+        assert min(nearest[1::2]) > searches._APART
+        assert min(nearest) > searches._SAME
     assert better >= 8
 
 
@@ -195,7 +196,9 @@ def test_of_few_values_those_are_chosen_that_are_not_known() -> None:
     search, asked = ParzenSearch(space, TuneSection(search="tpe", evaluations=20), 1), list[Any]()
     while len(asked) < 20:
         asked += (new := search.ask())
-        search.tell([Told(each, (0.5, 0.5, 0.5), volume=each["model.trees"] / 12) for each in new])
+        search.tell(
+            [Told(each, (0.5, 0.5, 0.5), points=np.array([[1 - each["model.trees"] / 12, 0.0, 0.0]])) for each in new]
+        )
     assert {each["model.trees"] for each in asked} == set(range(1, 13))
 
 
@@ -204,7 +207,9 @@ def test_parzen_estimators_maximize_what_a_training_has_by_itself() -> None:
     section = TuneSection(search="tpe", evaluations=100)
     search, told = ParzenSearch(MIXED, section, 1), list[Told]()
     for _ in range(30):
-        new = [Told(each, (0.5, 0.5, 0.5), volume=1 - abs(each["model.trees"] / 32 - 0.8)) for each in search.ask()]
+        asked = search.ask()
+        lost = [np.array([[abs(each["model.trees"] / 32 - 0.8), 0.0, 0.0]]) for each in asked]
+        new = [Told(each, (0.5, 0.5, 0.5), points=points) for each, points in zip(asked, lost, strict=True)]
         search.tell(new)
         told += new
     volumes = [each.volume for each in told]

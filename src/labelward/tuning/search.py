@@ -4,8 +4,8 @@ All draws are from the seed, and what is asked depends on nothing but the seed a
 repeated with stored results takes the same path, whatever was running side by side.
 
 Sources: NSGA-II with the operators of the CMOSB paper, Section VII-A, from pymoo; the tree-structured Parzen estimator
-and Gaussian processes from Optuna, but for that of the first settings of ``tpe``, from scikit-learn; the empirical
-settings of Section VII-C.
+and Gaussian processes from Optuna, but for those of the first settings of ``tpe``, :mod:`labelward.tuning.improvement`;
+the empirical settings of Section VII-C.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from labelward.errors import JobError
 from labelward.installation import missing_library
 from labelward.job import TuneSection
-from labelward.tuning.pareto import Points
+from labelward.tuning.improvement import Surrogate, confidence, directions, reaches
+from labelward.tuning.pareto import Points, hypervolume
 from labelward.tuning.space import Setting, Value, Variable
 
 BATCH = 2
@@ -30,13 +32,12 @@ BATCH = 2
 many where only the better half is trained on all rows: of four it is found more often than of two."""
 STARTUP, FEW = 6, 40
 """Settings that ``tpe`` spreads evenly at first, and those from which Parzen estimators decide."""
-_DRAWN, _NEAR, _NEAREST, _STEP = 256, 64, 3, 0.15
-"""Settings of which a Gaussian process chooses: drawn evenly, and around so many of the best, in steps of the range."""
-_REACH, _NOISE = 0.8, 0.05
-"""Its length scale, in ranges of the variables, and its share of noise."""
-_APART = 0.15
-"""How far from all known ones it chooses, or half as far as it could: a training like an earlier one adds little to the
-hypervolume of both."""
+_DRAWN, _NEAR, _STEP, _ENDS = 192, 64, 0.15, 0.2
+"""Settings of which Gaussian processes choose: drawn evenly, half of them with so large a share of values at either end
+of a range; and around the best, in steps of the range."""
+_DIRECTIONS, _SAME, _APART = 32, 1e-6, 0.15
+"""Directions in which trainings are compared, how far apart settings are that count as different, and how far from all
+known ones, or half as far as it could, one is that is chosen for what it has by itself."""
 _BEST, _LATEST = 12, 20
 """Settings that ``tpe`` remembers at least, once there are twice as many: the best, and the latest."""
 _MOST_SETTINGS = 1_000_000
@@ -58,14 +59,20 @@ class Told:
         setting: a value for each variable.
         values: the objectives, all minimized; of a setting that failed or is refused the worst.
         excess: by constraint by how much it is exceeded; 0 or less within.
-        volume: the hypervolume of its training by itself, first trees included; where it has none, how far its nearest
-            point lies beyond the bounds, negative.
+        points: float64 [points, objectives]: those of its training that count, first trees included, from 0, the best
+            corner of the bounds, to 1, the worst.
     """
 
     setting: Setting
     values: tuple[float, ...]
     excess: tuple[float, ...] = ()
-    volume: float = 0.0
+    points: Points = field(default_factory=lambda: np.ones((1, 1)))
+
+    @property
+    def volume(self) -> float:
+        """The hypervolume of the training by itself; where it has none, what its nearest point lacks, negative."""
+        corners = np.stack([np.zeros(self.points.shape[1]), np.ones(self.points.shape[1])])
+        return hypervolume(self.points, corners) or -float(np.maximum(self.points - 1, 0.0).sum(axis=1).min())
 
 
 class Search(ABC):
@@ -275,10 +282,10 @@ class ParzenSearch(ModelSearch):
     """Tree-structured Parzen estimators of all variables together, once there are :data:`FEW` settings.
 
     Of fewer they tell next to nothing: they take one setting in ten for a good one. So the first :data:`STARTUP` are of
-    a Sobol sequence, and those up to :data:`FEW` are chosen by a Gaussian process.
+    a Sobol sequence, and those up to :data:`FEW` are the ones that are expected to add most to the hypervolume.
 
-    Of several objectives both maximize what a training has by itself, the hypervolume of all its trees: of ten settings
-    most are beaten by none, so that what is beaten says little.
+    Of several objectives the estimators maximize what a training has by itself, the hypervolume of all its trees: of
+    ten settings most are beaten by none, so that what is beaten says little.
     """
 
     kind = "tpe"
@@ -287,7 +294,9 @@ class ParzenSearch(ModelSearch):
         super().__init__(variables, section, seed)
         from scipy.stats.qmc import Sobol
 
-        self._few: list[tuple[Setting, float]] = []
+        self._few = list[Setting]()
+        self._along = directions(_DIRECTIONS, len(section.objectives), self.rng)
+        self._reached = np.empty((0, _DIRECTIONS))
         places = Sobol(len(self.variables), rng=self.rng).random_base2(STARTUP.bit_length())[:STARTUP]
         for row in places.tolist():
             self._studies[0].enqueue_trial(self._at(row))
@@ -301,12 +310,13 @@ class ParzenSearch(ModelSearch):
         return super().ask()
 
     def tell(self, told: Sequence[Told]) -> None:
-        """Extend the study, and what the Gaussian process knows."""
+        """Extend the study, and what is known of the first settings."""
         super().tell(told)
         if len(self._few) < FEW:
             beyond = [sum(max(0.0, excess) for excess in self._limits(each).values()) for each in told]
-            scores = [-self._values(each, 0)[0] - excess for each, excess in zip(told, beyond, strict=True)]
-            self._few += zip((each.setting for each in told), scores, strict=True)
+            rows = [reaches(each.points, self._along) - excess for each, excess in zip(told, beyond, strict=True)]
+            self._reached = np.vstack([self._reached, *rows])
+            self._few += [each.setting for each in told]
 
     def _begin(self) -> list[Any]:
         return [study_of(1, sampler_of(self.kind, self.seed))]
@@ -326,33 +336,30 @@ class ParzenSearch(ModelSearch):
         return np.array(columns, np.float64).T
 
     def _promising(self) -> list[Setting]:
-        """Return the settings that are expected to be the best, with a standard deviation added.
+        """Return the settings, unlike all known ones, that promise most.
 
-        Scores far below the median count as if they were as far as the best is above it: else the worst would decide
-        what is rough and what is smooth. The second setting of a batch is chosen as if the first were as expected.
+        By turns the one that is expected to add most to what is known, and the one that may have most by itself: where
+        luck decides the first finds more, where settings differ smoothly the second. Each counts for the next as if it
+        gave what is expected.
         """
-        from sklearn.gaussian_process import GaussianProcessRegressor
-        from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-
-        settings = [setting for setting, _ in self._few]
-        scores = np.array([score for _, score in self._few])
-        scores = np.maximum(scores, 2 * np.median(scores) - scores.max())
-        scores = (scores - scores.mean()) / (scores.std() or 1.0)
-        for _ in range(self.batch):
-            candidates = self._candidates([settings[at] for at in np.argsort(-scores, kind="stable")[:_NEAREST]])
-            known, new = self._coordinates(settings), self._coordinates(candidates)
-            far = np.linalg.norm(new[:, None] - known[None], axis=2).min(axis=1)
-            model = GaussianProcessRegressor(RBF(_REACH) + WhiteKernel(_NOISE), optimizer=None).fit(known, scores)
-            mean, deviation = model.predict(new, return_std=True)
-            hoped = mean + np.sqrt(np.maximum(deviation**2 - _NOISE, 0.0))
-            best = int(np.argmax(np.where(far > min(_APART, far.max() / 2), hoped, -np.inf)))
-            settings.append(candidates[best])
-            scores = np.append(scores, mean[best])
-        return settings[len(self._few) :]
+        candidates = self._candidates([self._few[at] for at in np.argmax(self._reached, axis=0)])
+        known, new, reached = self._coordinates(self._few), self._coordinates(candidates), self._reached
+        chosen = list[Setting]()
+        for turn in range(self.batch):
+            model = Surrogate(known, reached)
+            promise = confidence(known, reached, new) if turn % 2 else model.improvement(new)
+            far = cdist(new, known).min(axis=1)
+            apart = min(_APART if turn % 2 else _SAME, far.max() / 2)
+            best = int(np.argmax(np.where(far > apart, promise, -np.inf)))
+            chosen.append(candidates[best])
+            known, reached = np.vstack([known, new[best]]), np.vstack([reached, model.expected(new[[best]])])
+        return chosen
 
     def _candidates(self, best: Sequence[Setting]) -> list[Setting]:
-        """Return settings drawn evenly, and around the best."""
+        """Return settings drawn evenly, at the ends of ranges, and around the best of each direction."""
         even = self.rng.random((_DRAWN, len(self.variables)))
+        ends = self.rng.random((_DRAWN // 2, len(self.variables)))
+        even[: len(ends)] = np.where(ends < _ENDS, 0.0, np.where(ends > 1 - _ENDS, 1.0, even[: len(ends)]))
         centers = np.array([[each.place(setting[each.name]) for each in self.variables] for setting in best])
         near = centers[self.rng.integers(len(centers), size=_NEAR)]
         near = np.clip(near + _STEP * self.rng.standard_normal(near.shape), 0.0, 1.0)

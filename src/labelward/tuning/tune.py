@@ -406,21 +406,17 @@ class _Tuning:
         excess = excesses(section, heard)
         if not evaluation.points:
             excess = tuple(max(1.0, each) for each in excess)
-        return Told(setting, penalized(section, heard), excess, self._volume(evaluation))
+        return Told(setting, penalized(section, heard), excess, self._told_points(evaluation))
 
-    def _volume(self, evaluation: Evaluation) -> float:
-        """Return the hypervolume of a training by itself: with penalties, or of its points within the limits.
-
-        Where it has none, the result is negative: how far the nearest point lies beyond the bounds, in their widths.
-        """
+    def _told_points(self, evaluation: Evaluation) -> Points:
+        """Return float64 [points, objectives], in shares of the bounds: with penalties, or those within the limits."""
         section, (best, worst) = self.evaluator.section, np.array(self.record.bounds)
         points = values_of([penalized(section, each.values) for each in evaluation.points], len(worst))
         if section.handling == "feasible-first":
             points = points[feasible(section, points)]
         if not len(points):
             points = values_of([penalized(section, self.worst)], len(worst))
-        beyond = np.maximum((points - worst) / (worst - best), 0.0).sum(axis=1).min()
-        return hypervolume(points, np.stack([best, worst])) or -float(beyond)
+        return np.asarray((points - best) / (worst - best))
 
     def _heard(self, evaluation: Evaluation) -> tuple[float, ...]:
         """Return the figures that stand for a training: of its last point, be it cut short or whole.
