@@ -90,7 +90,7 @@ class TuneSection(Parameters):
     search: Annotated[
         Literal["tpe", "gp", "nsga2", "random", "grid", "bayes", "empirical"],
         Meta(
-            description="'tpe' (a model of the hypervolume that each training has by itself), 'gp' (one model of all "
+            description="'tpe' (models of the hypervolume that a training has, and adds), 'gp' (one model of all "
             "objectives), 'nsga2' (the paper's), 'random', 'grid', 'bayes' (a Gaussian process for each objective), "
             "'empirical' (settings of FATE, VF²Boost and their average)."
         ),

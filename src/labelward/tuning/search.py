@@ -282,7 +282,7 @@ class ParzenSearch(ModelSearch):
     """Tree-structured Parzen estimators of all variables together, once there are :data:`FEW` settings.
 
     Of fewer they tell next to nothing: they take one setting in ten for a good one. So the first :data:`STARTUP` are of
-    a Sobol sequence, and those up to :data:`FEW` are the ones that are expected to add most to the hypervolume.
+    a Sobol sequence; Gaussian processes, of what settings have and of what they add, choose those up to :data:`FEW`.
 
     Of several objectives the estimators maximize what a training has by itself, the hypervolume of all its trees: of
     ten settings most are beaten by none, so that what is beaten says little.
