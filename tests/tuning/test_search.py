@@ -191,6 +191,41 @@ def test_few_settings_are_chosen_by_what_is_expected_of_them_and_apart() -> None
     assert better >= 8
 
 
+@pytest.mark.parametrize("batch", [2, 4])
+def test_the_first_settings_are_spread_evenly_in_whole_batches(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then Gaussian processes choose, and no Parzen estimator of four."""
+    fidelity = {"fidelity": (0.33, 1.0)} if batch == 4 else {}
+    section = TuneSection(search="tpe", evaluations=60, objectives=("utility", "cost"), **fidelity)
+    search, chosen, own = ParzenSearch(MIXED, section, 1), list[int](), ParzenSearch._promising
+
+    def counted(self: ParzenSearch) -> list[Any]:
+        chosen.append(len(self._few))
+        return own(self)
+
+    monkeypatch.setattr(ParzenSearch, "_promising", counted)
+    for _ in range(60 // batch):
+        settings = search.ask()
+        assert len(settings) == batch
+        search.tell([Told(each, outcome(each), points=np.array([outcome(each)])) for each in settings])
+    assert chosen == list(range(6 if batch == 2 else 8, searches.FEW, batch))
+
+
+def test_settings_beyond_a_limit_promise_nothing() -> None:
+    """Where values of a variable above a half break it, the settings that are chosen have smaller ones."""
+    space = [Variable(name=f"x{at}", low=0, high=1) for at in range(3)]
+    section = TuneSection(search="tpe", evaluations=40, constraints={"cost": 0.5})
+    search, asked = ParzenSearch(space, section, 1), list[Any]()
+    while len(asked) < 40:
+        asked += (new := search.ask())
+        beyond = [(each["x0"] - 0.5) / 0.5 for each in new]
+        points = [np.array([[0.9 - 0.8 * each["x0"], 0.5, 0.5]]) for each in new]
+        rows = zip(new, points, beyond, strict=True)
+        search.tell([Told(each, (0.5,) * 3, (far,), point if far <= 0 else point * 0 + 2) for each, point, far in rows])
+    later = [each["x0"] for each in asked[20:]]
+    assert np.mean([value <= 0.5 for value in later]) > 0.7
+    assert max(each["x0"] for each in asked if each["x0"] <= 0.5) > 0.45
+
+
 def test_of_few_values_those_are_chosen_that_are_not_known() -> None:
     space = (Variable(name="model.trees", low=1, high=12, whole=True),)
     search, asked = ParzenSearch(space, TuneSection(search="tpe", evaluations=20), 1), list[Any]()

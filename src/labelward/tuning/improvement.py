@@ -28,8 +28,8 @@ _SCALES, _NOISES = (0.3, 0.8, 1.6), (0.03, 0.2, 1.0)
 """Of a kernel: length scales, in ranges of the variables, and shares of noise; each pair has a weight."""
 _SMOOTH = 0.8, 0.05
 """The kernel of what trainings have by themselves, which differs less from setting to setting."""
-_NEGLIGIBLE, _TINY = 0.03, 1e-12
-"""Weights that are left out, and the least variance."""
+_NEGLIGIBLE, _TINY, _FARTHEST = 0.03, 1e-12, 1e6
+"""Weights that are left out, the least variance, and how far beyond the bounds a point counts."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,22 @@ def directions(count: int, objectives: int, rng: np.random.Generator) -> Points:
 def reaches(points: Points, along: Points) -> NDArray[np.float64]:
     """Return float64 [directions]: how far the points of a training reach, to the power of the number of objectives.
 
+    Where they reach nothing it is what the nearest point lacks, negative and the same in all directions.
+
     Args:
-        points: float64 [points, objectives], from 0, the best corner, to 1, the worst; beyond it what they lack counts.
+        points: float64 [points, objectives], from 0, the best corner, to 1, the worst; what is better than the best
+            corner counts like it.
     """
+    points = np.clip(points, 0.0, _FARTHEST)
     far = ((1.0 - points)[:, None] / along[None]).min(axis=2).max(axis=0)
-    return np.asarray(np.where(far > 0, np.abs(far) ** points.shape[1], far))
+    lack = np.maximum(points - 1.0, 0.0).sum(axis=1).min()
+    return np.asarray(np.where(far > 0, np.abs(far) ** points.shape[1], -lack))
 
 
 class Surrogate:
     """Gaussian processes of what settings reach in each direction, a mixture of kernels by their likelihood.
+
+    A kernel's likelihood is the mean of its logarithms over the directions: these are far from independent.
 
     Args:
         known: float64 [settings, coordinates].
@@ -101,9 +108,10 @@ class Surrogate:
 
 
 def confidence(known: Points, reached: Points, new: Points) -> NDArray[np.float64]:
-    """Return float64 [candidates]: what settings are expected to have by themselves, and a standard deviation more.
+    """Return float64 [candidates]: what settings are expected to have by themselves, and more the less is known there.
 
-    By itself a training has the mean of its reaches. ``known`` and ``reached`` as of :class:`Surrogate`.
+    By itself a training has the mean of its reaches. Where nothing is known, one standard deviation of all is added.
+    ``known`` and ``reached`` as of :class:`Surrogate`.
     """
     kept = _raised(reached.mean(axis=1, keepdims=True))
     outcomes = (kept - kept.mean()) / max(float(kept.std()), _TINY)
@@ -113,11 +121,13 @@ def confidence(known: Points, reached: Points, new: Points) -> NDArray[np.float6
 
 
 def _raised(reached: Points) -> Points:
-    """Return reaches of which none is farther below the median than the best is above it.
+    """Return reaches of which none is farther below the median of those that reach anything than the best is above it.
 
-    Else the worst would decide what is rough and what is smooth.
+    Else the worst, beyond bounds or limits, would decide what is rough and what is smooth.
     """
-    return np.asarray(np.maximum(reached, 2 * np.median(reached, axis=0) - reached.max(axis=0)))
+    inside = reached[reached.max(axis=1) > 0]
+    middle = np.median(inside if len(inside) else reached, axis=0)
+    return np.asarray(np.maximum(reached, 2 * middle - reached.max(axis=0)))
 
 
 def _predicted(fit: Fit, outcomes: Points, far: Points) -> tuple[Points, NDArray[np.float64]]:

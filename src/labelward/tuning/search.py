@@ -31,7 +31,7 @@ BATCH = 2
 """Settings that a strategy which learns from each asks for at a time; fixed, so that workers change nothing. Twice as
 many where only the better half is trained on all rows: of four it is found more often than of two."""
 STARTUP, FEW = 6, 40
-"""Settings that ``tpe`` spreads evenly at first, and those from which Parzen estimators decide."""
+"""Settings that ``tpe`` spreads evenly at first, in whole batches, and those from which Parzen estimators decide."""
 _DRAWN, _NEAR, _STEP, _ENDS = 192, 64, 0.15, 0.2
 """Settings of which Gaussian processes choose: drawn evenly, half of them with so large a share of values at either end
 of a range; and around the best, in steps of the range."""
@@ -72,7 +72,7 @@ class Told:
     def volume(self) -> float:
         """The hypervolume of the training by itself; where it has none, what its nearest point lacks, negative."""
         corners = np.stack([np.zeros(self.points.shape[1]), np.ones(self.points.shape[1])])
-        return hypervolume(self.points, corners) or -float(np.maximum(self.points - 1, 0.0).sum(axis=1).min())
+        return hypervolume(self.points, corners) or -float(np.maximum(self.points - 1.0, 0.0).sum(axis=1).min())
 
 
 class Search(ABC):
@@ -297,13 +297,14 @@ class ParzenSearch(ModelSearch):
         self._few = list[Setting]()
         self._along = directions(_DIRECTIONS, len(section.objectives), self.rng)
         self._reached = np.empty((0, _DIRECTIONS))
-        places = Sobol(len(self.variables), rng=self.rng).random_base2(STARTUP.bit_length())[:STARTUP]
+        self._even = -(-STARTUP // self.batch) * self.batch
+        places = Sobol(len(self.variables), rng=self.rng).random_base2(self._even.bit_length())[: self._even]
         for row in places.tolist():
             self._studies[0].enqueue_trial(self._at(row))
 
     def ask(self) -> list[Setting]:
         """Return a few."""
-        if STARTUP <= len(self._few) < FEW:
+        if self._even <= len(self._few) < FEW:
             for setting in self._promising():
                 self._studies[0].enqueue_trial(setting)
         self._forget()
@@ -346,7 +347,8 @@ class ParzenSearch(ModelSearch):
         known, new, reached = self._coordinates(self._few), self._coordinates(candidates), self._reached
         chosen = list[Setting]()
         for turn in range(self.batch):
-            model = Surrogate(known, reached)
+            if not turn % 2:
+                model = Surrogate(known, reached)
             promise = confidence(known, reached, new) if turn % 2 else model.improvement(new)
             far = cdist(new, known).min(axis=1)
             apart = min(_APART if turn % 2 else _SAME, far.max() / 2)
