@@ -22,6 +22,7 @@ _PAIRS: Sequence[tuple[Arm, Arm, str]] = (
     (("model of curves (not kept)", 20), ("CMOSB, penalty", 200), "fixed"),
     (("model of curves (not kept)", 20), ("tpe with prefixes", 20), "fixed"),
     (("random with prefixes", 20), ("CMOSB, penalty", 200), "fixed"),
+    (("tpe with prefixes, limits", 20), ("tpe with prefixes", 20), "feasible"),
     (("CMOSB, penalty", 200), ("MOSB", 200), "feasible"),
     (("CMOSB, feasible first", 200), ("MOSB", 200), "feasible"),
     (("CMOSB, penalty", 800), ("MOSB", 800), "feasible"),
