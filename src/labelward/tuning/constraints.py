@@ -6,7 +6,7 @@ would swamp the other objectives; the rule that feasible settings come first is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -20,6 +20,11 @@ def excesses(section: TuneSection, values: Sequence[float]) -> tuple[float, ...]
     """Return by how much of itself each limit is exceeded; 0 or less within."""
     by_name = dict(zip(section.objectives, values, strict=True))
     return tuple((by_name[name] - limit) / limit for name, limit in section.constraints.items())
+
+
+def exceeded(excess: Iterable[float]) -> float:
+    """Return by how much all limits together are exceeded; 0 within them."""
+    return sum(max(0.0, each) for each in excess)
 
 
 def penalized(section: TuneSection, values: Sequence[float]) -> tuple[float, ...]:

@@ -22,7 +22,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
-from labelward.tuning.pareto import Points
+from labelward.tuning.pareto import Points, shortfall
 
 _SCALES, _NOISES = (0.3, 0.8, 1.6), (0.03, 0.2, 1.0)
 """Of a kernel: length scales, in ranges of the variables, and shares of noise; each pair has a weight."""
@@ -68,8 +68,7 @@ def reaches(points: Points, along: Points) -> NDArray[np.float64]:
     """
     points = np.clip(points, 0.0, _FARTHEST)
     far = ((1.0 - points)[:, None] / along[None]).min(axis=2).max(axis=0)
-    lack = np.maximum(points - 1.0, 0.0).sum(axis=1).min()
-    return np.asarray(np.where(far > 0, np.abs(far) ** points.shape[1], -lack))
+    return np.asarray(np.where(far > 0, np.abs(far) ** points.shape[1], -shortfall(points)))
 
 
 class Surrogate:

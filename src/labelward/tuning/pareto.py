@@ -52,6 +52,11 @@ def hypervolume(points: Points, bounds: Points) -> float:
     return float(HV(ref_point=np.ones(points.shape[1]))(inside)) if len(inside) else 0.0
 
 
+def shortfall(points: Points) -> float:
+    """Return what the nearest point lacks of the worst corner, 1 in all objectives; 0 where one lies within."""
+    return float(np.maximum(points - 1.0, 0.0).sum(axis=1).min())
+
+
 def hypervolumes(points: Points, bounds: Points) -> list[float]:
     """Return the hypervolume of the first point, of the first two, and so on."""
     kept, found = np.empty((0, points.shape[1])), list[float]()

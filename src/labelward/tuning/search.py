@@ -23,8 +23,9 @@ from scipy.spatial.distance import cdist
 from labelward.errors import JobError
 from labelward.installation import missing_library
 from labelward.job import TuneSection
+from labelward.tuning.constraints import exceeded
 from labelward.tuning.improvement import Surrogate, confidence, directions, reaches
-from labelward.tuning.pareto import Points, hypervolume
+from labelward.tuning.pareto import Points, hypervolume, shortfall
 from labelward.tuning.space import Setting, Value, Variable
 
 BATCH = 2
@@ -72,7 +73,7 @@ class Told:
     def volume(self) -> float:
         """The hypervolume of the training by itself; where it has none, what its nearest point lacks, negative."""
         corners = np.stack([np.zeros(self.points.shape[1]), np.ones(self.points.shape[1])])
-        return hypervolume(self.points, corners) or -float(np.maximum(self.points - 1.0, 0.0).sum(axis=1).min())
+        return hypervolume(self.points, corners) or -shortfall(self.points)
 
 
 class Search(ABC):
@@ -314,8 +315,7 @@ class ParzenSearch(ModelSearch):
         """Extend the study, and what is known of the first settings."""
         super().tell(told)
         if len(self._few) < FEW:
-            beyond = [sum(max(0.0, excess) for excess in self._limits(each).values()) for each in told]
-            rows = [reaches(each.points, self._along) - excess for each, excess in zip(told, beyond, strict=True)]
+            rows = [reaches(each.points, self._along) - exceeded(self._limits(each).values()) for each in told]
             self._reached = np.vstack([self._reached, *rows])
             self._few += [each.setting for each in told]
 
@@ -376,7 +376,7 @@ class ParzenSearch(ModelSearch):
         if len(trials) < 2 * (_BEST + _LATEST):
             return
         early = trials[:-_LATEST]
-        beyond = [sum(max(0.0, each) for each in trial.constraints.values()) for trial in early]
+        beyond = [exceeded(trial.constraints.values()) for trial in early]
         order = np.lexsort(([trial.value for trial in early], beyond))[:_BEST]
         self._studies = [study_of(1, study.sampler)]
         self._studies[0].add_trials([early[at] for at in sorted(order.tolist())] + trials[-_LATEST:])

@@ -26,7 +26,7 @@ from labelward.runs.secure_files import atomic_write, private_folder, write_json
 from labelward.runs.worker_process import check_jobs
 from labelward.tuning import ledger
 from labelward.tuning.confirm import confirm, confirmed_seeds
-from labelward.tuning.constraints import excesses, feasible, penalized
+from labelward.tuning.constraints import exceeded, excesses, feasible, penalized
 from labelward.tuning.evaluate import Evaluator, Plan, Task
 from labelward.tuning.journal import JOURNAL, write_journal
 from labelward.tuning.ledger import Evaluation, FrontPoint, Ledger, SearchRecord, SearchSummary
@@ -362,7 +362,7 @@ class _Tuning:
         parts = [np.concatenate([known, self._counted([each])]) for each in found]
         gains = np.array([hypervolume(part, np.array(self.record.bounds)) for part in parts])
         told = [self._told(each.setting, each) for each in found]
-        beyond = np.array([sum(max(0.0, each) for each in one.excess) for one in told])
+        beyond = np.array([exceeded(one.excess) for one in told])
         ranks = ranks_of(np.array([each.values for each in told]))
         return [int(at) for at in np.lexsort((ranks, beyond, -gains))]
 
@@ -484,7 +484,7 @@ def _front(section: TuneSection, asked: Sequence[Evaluation]) -> list[FrontPoint
     values = values_of([each for _, each in points], len(section.objectives))
     within = feasible(section, values)
     if not within.any():
-        far = np.array([sum(max(0.0, each) for each in excesses(section, row)) for row in values.tolist()])
+        far = np.array([exceeded(excesses(section, row)) for row in values.tolist()])
         chosen = np.flatnonzero(far == far.min()) if len(far) else np.empty(0, np.int64)
     else:
         chosen = np.flatnonzero(within)
