@@ -242,6 +242,7 @@ def test_an_estimator_takes_the_engine_with_its_parameters(extended: Path) -> No
     assert json.loads(done.stdout) == [True, "textbook", "3", ["512-bit key"]]
 
 
+@pytest.mark.slow
 def test_the_metric_and_the_baseline_of_an_attack_reach_results_score_and_report(
     extended: Path, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def test_a_stored_view_is_read_and_attacked(audited: Path) -> None:
         labelward.attack(folder, audited / "data/1/telco.parquet", "id2grph", classes=2, seed=1)
 
 
+@pytest.mark.slow
 def test_epsilon_is_measured_from_a_guess() -> None:
     rng = np.random.default_rng(0)
     columns, labels = rng.normal(size=(900, 3)), rng.choice(["no", "yes"], size=900)

@@ -165,6 +165,7 @@ def test_list_shows_the_family(extended: Path) -> None:
     assert "pooled-rates" in _run(extended, "-m", "labelward", "list")
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_the_family_runs_here_and_over_grpc_and_an_attack_reads_its_views(extended: Path, tmp_path: Path) -> None:
     found: dict[str, Any] = json.loads(_run(extended, "-c", SCRIPT, str(tmp_path)))

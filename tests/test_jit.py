@@ -40,6 +40,7 @@ def test_where_it_must_be_cached_it_is_refused(monkeypatch: pytest.MonkeyPatch) 
             return 2 * x
 
 
+@pytest.mark.slow
 def test_compiled_code_goes_stale_with_what_it_calls(tmp_path: Path) -> None:
     """Numba itself looks at the caller's file only, and would go on with the old callee."""
     caller = "from labelward.jit import jit\nfrom callee import two\n\n@jit\ndef double(x):\n    return two() * x\n"

@@ -75,7 +75,12 @@ def test_all_cells_follow_from_a_shared_start_and_none_from_a_private_one(
 
 @pytest.mark.parametrize(
     "model",
-    [{"bottom": "linear"}, {"top": False}, {"optimizer": "adam", "learning_rate": 0.01}, {"standardize": False}],
+    [
+        {"top": False},
+        {"optimizer": "adam", "learning_rate": 0.01},
+        pytest.param({"bottom": "linear"}, marks=pytest.mark.slow),
+        pytest.param({"standardize": False}, marks=pytest.mark.slow),
+    ],
 )
 def test_other_networks_with_a_shared_start(model: dict[str, Any], tmp_path: Path) -> None:
     """Without a top model, two numbers are sent for each row: they determine one column."""

@@ -133,6 +133,7 @@ def test_an_audit_does_not_grow_over_changed_data(tmp_path: Path, call: Call, ch
     assert _contents(tmp_path / "out") == before
 
 
+@pytest.mark.slow
 def test_audits_of_different_data_are_compared_and_the_title_says_so(tmp_path: Path, call: Call) -> None:
     for name, rows in (("first", 120), ("second", 140)):
         write_table(tmp_path / "table.csv", rows=rows)

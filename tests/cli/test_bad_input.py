@@ -132,6 +132,7 @@ def test_a_folder_of_something_else_is_never_touched(tmp_path: Path, call: Call,
         assert [path.name for path in out.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.slow
 def test_the_audit_of_another_job_needs_force(tmp_path: Path, call: Call, job: Path, audited: Path) -> None:
     out = tmp_path / "audit"
     shutil.copytree(audited, out)

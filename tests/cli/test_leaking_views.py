@@ -53,6 +53,7 @@ def test_a_stored_view_is_attacked_from_the_command_line(tmp_path: Path, call: C
     assert few.exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_stored_guess_gives_a_bound_of_epsilon(tmp_path: Path, call: Callable[..., Any]) -> None:
     """Clusters that are the labels, of rows whose columns say little about them."""
     rng = np.random.default_rng(1)

@@ -96,6 +96,7 @@ def test_the_tables_are_those_of_the_script(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_where_one_fails_all_are_stopped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     waits = ("relay", "--listen", f"127.0.0.1:{free_port()}", "--party", "a", "--party", "b")
     subprocess.run(

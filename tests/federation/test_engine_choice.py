@@ -93,6 +93,7 @@ def test_a_plan_has_the_costs_of_both() -> None:
     assert found.choice.cheaper == "lattice"
 
 
+@pytest.mark.slow
 def test_a_trained_model_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """How precisely costs were measured does not matter here."""
     from labelward.federation.train import train_variant

@@ -33,6 +33,7 @@ def run_of(out: Path, defense: list[dict[str, Any]], seed: int = 1) -> RunDetail
     return found
 
 
+@pytest.mark.slow
 def test_the_last_reading_is_that_of_the_stored_view(job: Jobs, finished: Finished) -> None:
     out, rows = finished
     wanted = with_defaults(job())
@@ -72,7 +73,13 @@ def test_without_the_meter_views_are_the_same(job: Jobs, finished: Finished, tmp
         assert views[0].digest() == views[1].digest()
 
 
-@pytest.mark.parametrize("model", [{"trees": 3, "depth": 4}, {"kind": "forest", "trees": 3, "depth": 4}])
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"trees": 3, "depth": 4},
+        pytest.param({"kind": "forest", "trees": 3, "depth": 4}, marks=pytest.mark.slow),
+    ],
+)
 def test_a_budget_holds_in_every_variant(job: Jobs, tmp_path: Path, model: dict[str, Any]) -> None:
     defense = [{"kind": "local-trees", "mode": "add"}] if "kind" not in model else None
     small = job(leakage={"budget": 0.2}, model=model, defense=defense, attack=None, run={"seeds": [1]})

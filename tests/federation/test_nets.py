@@ -230,6 +230,7 @@ def without_torch(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_without_torch_networks_say_what_is_missing_and_trees_work(net: Callable[..., Job], tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text(replace(net(), encryption=with_defaults(net()).encryption).to_toml())

@@ -108,6 +108,7 @@ def test_it_leaves_views_shares_and_the_job(trained: tuple[Path, TrainedModel]) 
     assert model.key.insecure == ("plain engine",)
 
 
+@pytest.mark.slow
 def test_a_new_process_predicts_as_the_joined_model_does(
     trained: tuple[Path, TrainedModel], own_tables: Job, tables: Path, tmp_path: Path
 ) -> None:
@@ -188,6 +189,7 @@ class TestBadInput:
         assert snapshot(out) == before
         assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
+    @pytest.mark.slow
     def test_what_a_killed_training_left_is_cleared(self, own_tables: Job, tmp_path: Path) -> None:
         script, job_file, out = tmp_path / "killed.py", tmp_path / "job.toml", tmp_path / "runs" / "out"
         script.write_text(KILLED)

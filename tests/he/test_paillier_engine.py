@@ -177,6 +177,7 @@ def test_a_script_without_a_guard_that_never_closes(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "4\n", "")
 
 
+@pytest.mark.slow
 def test_interrupting_prints_no_traceback_of_a_worker(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     process = subprocess.Popen(

@@ -111,6 +111,7 @@ def test_few_bounds_by_exact_probabilities_exceed_epsilon(epsilon: float) -> Non
     assert sum(each > epsilon for each in found) <= MOST_ABOVE
 
 
+@pytest.mark.slow
 def test_a_guess_without_the_labels_shows_nothing() -> None:
     """Columns predict the labels well, and a guess from them is no evidence."""
     for seed in range(3):

@@ -232,6 +232,7 @@ def test_what_attackers_were_told_is_stored(nets: Finished) -> None:
     assert all(row in truth for row in known.to_pylist())
 
 
+@pytest.mark.slow
 def test_an_interrupted_audit_trains_again_only_what_is_missing(
     nets: Finished, job: Callable[..., Job], tmp_path: Path
 ) -> None:
@@ -307,6 +308,7 @@ def test_what_reads_gradients_is_refused_before_a_run_that_keeps_digests(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_only_the_parties_that_are_named_attack(job: Callable[..., Job], tmp_path: Path) -> None:
     parties = {"active": 0.4, "party2": 0.3, "telco": 0.3}
     made = job(**{**JOB, "parties": parties, "defense": None, "attack": [{"kind": "active-completion", **COMPLETION}]})

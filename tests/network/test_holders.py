@@ -49,14 +49,20 @@ def test_parties_that_are_killed_at_random(case: str, seed: int, tmp_path: Path)
 @pytest.mark.parametrize(
     ("model", "more"),
     [
-        (SPREAD, {}),
-        (f'{SPREAD}\nexchange = "published"\ninstance_threshold = 3', {"data": 'task = "regression"', "classes": 0}),
-        (
+        pytest.param(SPREAD, {}, id="masks"),
+        pytest.param(
+            f'{SPREAD}\nexchange = "published"\ninstance_threshold = 3',
+            {"data": 'task = "regression"', "classes": 0},
+            id="quantities",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             'kind = "pivodl"\ntrees = 2\ndepth = 2\nbins = 4',
             {"encryption": "bits = 512\ninsecure = true\nworkers = 1"},
+            id="paillier",
+            marks=pytest.mark.slow,
         ),
     ],
-    ids=["masks", "quantities", "paillier"],
 )
 def test_training_and_prediction(
     model: str, more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

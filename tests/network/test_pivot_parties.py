@@ -23,7 +23,13 @@ MODEL = 'kind = "pivot"\ndealer = "dealer"\ndepth = 2\nbins = 4'
 PARTIES = ("bank", "telco", "shop", "dealer")
 
 
-@pytest.mark.parametrize("encryption", [PLAIN, "bits = 512\ninsecure = true\nworkers = 1"], ids=["plain", "paillier"])
+@pytest.mark.parametrize(
+    "encryption",
+    [
+        pytest.param(PLAIN, id="plain"),
+        pytest.param("bits = 512\ninsecure = true\nworkers = 1", id="paillier", marks=pytest.mark.slow),
+    ],
+)
 def test_training_and_prediction(encryption: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(model=MODEL, parties=PARTIES, encryption=encryption, rows=120)
     network = Network(tmp_path, case, PivotShare)

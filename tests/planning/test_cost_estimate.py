@@ -149,6 +149,7 @@ def test_regression_with_validation_rows_is_estimated_exactly(tmp_path: Path) ->
     check_exactly(job_of(tmp_path, {"trees": 2, "depth": 3}, regression=True, data=data), tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_later_trees_are_like_the_first(tmp_path: Path) -> None:
     """Twelve trees are estimated from eight; costs vary with a tree's shape, so the limits are generous."""
     record, _ = trained(job_of(tmp_path, {"trees": 12, "depth": 4}), tmp_path / "out")

@@ -95,6 +95,7 @@ def test_no_leaf_weighs_more_than_the_largest_step(kind: str) -> None:
 # -- directions --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**16),
     kind=st.sampled_from(["binary", "quantities", "counts"]),

@@ -60,6 +60,7 @@ def test_stored_shares_predict_what_the_run_predicted(tmp_path: Path, top: bool)
     assert np.array_equal(chances.argmax(1), outputs.argmax(1))
 
 
+@pytest.mark.slow
 def test_a_share_is_used_in_a_new_process(tmp_path: Path) -> None:
     net = trained()
     run = net.run()
