@@ -29,7 +29,7 @@ from labelward.rng import SecureRandom
 if TYPE_CHECKING:
     from labelward.he.lattice.ciphertexts import RowTerm
 
-_AT_ONCE = 8  # sums whose totals stay in the second-level cache
+_AT_ONCE = 32  # sums for which a block is read once: those of one column, whose next block may come from main memory
 _WINDOWS = 3  # polynomials that are packed together, and whose totals stay there too
 
 
