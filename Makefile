@@ -12,7 +12,7 @@ FUZZ_INPUTS ?= 1000000
 FIGURES_OUT ?= figures
 FULL        ?=
 # the sets of the ID2Graph paper that fit some hours with all parts
-FIGURES_SETS := breast_cancer,parkinson_252,obesity,phishing,sensorless_2200
+FIGURES_SETS := breast_cancer,parkinson_252,obesity,phishing,avila,sensorless_2200
 
 CHAOS_RUNS ?= 200
 CHAOS_SEED ?= 1
@@ -69,7 +69,7 @@ fuzz: $(VENV)/.for-development
 figures: $(VENV)/.for-use
 ifeq ($(FULL),)
 	@$(BIN)/labelward study id2graph --datasets $(FIGURES_SETS) --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph-small"
-	@$(BIN)/labelward study id2graph --table 2 --datasets avila,fars --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph-table-2"
+	@$(BIN)/labelward study id2graph --table 2 --datasets fars --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph-table-2"
 else
 	@$(BIN)/labelward study id2graph --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph"
 endif
