@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 def tables(rows: int) -> tuple[dict[str, Floats], NDArray[np.int64]]:
-    """Return both parties' columns, and labels that follow from six of them and noise."""
+    """Return both parties' columns, and labels that follow from twelve of them and noise."""
     rng = np.random.default_rng(0)
     parts, score = {name: np.empty((rows, COLUMNS)) for name in ("bank", "telco")}, 3 * rng.standard_normal(rows)
     for part in parts.values():

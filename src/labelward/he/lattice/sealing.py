@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from labelward.he.lattice.ciphertexts import RowTerm
 
 _AT_ONCE = 32  # sums for which a block is read once: those of one column, whose next block may come from main memory
-_WINDOWS = 3  # polynomials that are packed together, and whose totals stay there too
+_WINDOWS = 3  # polynomials that are packed together: keys are read once for them
 
 
 def sum_bytes(sums: int, n: int, secrets: int, digits: Digits) -> int:
