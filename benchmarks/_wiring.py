@@ -100,6 +100,11 @@ def phases(run: Run) -> dict[str, dict[str, float]]:
     }
 
 
+def megabytes(run: Run) -> float:
+    """Return what all parties sent."""
+    return sum(sum(meter.bytes.values()) for meter in run.meters.values()) / 1e6
+
+
 def interleaved(rounds: int, **jobs: Callable[[], float]) -> dict[str, list[float]]:
     """Run the jobs in turn, ``rounds`` times after one warm-up, and return the seconds of each."""
     for job in jobs.values():

@@ -47,7 +47,7 @@ from unittest.mock import patch
 import numpy as np
 import xgboost
 from _price import PRODUCTS, Price, chained
-from _wiring import Run, columns_of, labels_of, report, train
+from _wiring import Run, columns_of, labels_of, megabytes, report, train
 from encryption import histogram, median
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
@@ -199,7 +199,7 @@ def engines(job: Job, what: str) -> dict[str, Any]:
             "wall seconds, on a machine that others use, too": round(wall, 2),
             "processor seconds on ciphertexts": round(sum(spent.values()), 2),
             "phases": {phase: round(value, 3) for phase, value in spent.items()},
-            "megabytes": round(sum(sum(meter.bytes.values()) for meter in run.meters.values()) / 1e6, 2),
+            "megabytes": round(megabytes(run), 2),
             "operations": {"active": run.active.counts.as_dict(), "passive": run.passive["telco"].counts.as_dict()},
             "peak GB so far": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
             "load": round(os.getloadavg()[0], 1),

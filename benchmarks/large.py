@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _wiring import columns_of, labels_of, phases, report, train
+from _wiring import columns_of, labels_of, megabytes, phases, report, train
 from numpy.typing import NDArray
 
 from labelward.he import engine
@@ -50,7 +50,7 @@ def measure(rows: int, depth: int, used: Engine) -> dict[str, object]:
         "wall seconds": round(time.monotonic() - started, 1),
         "processor seconds": round(time.process_time() - processor, 1),
         "peak GB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
-        "megabytes": round(sum(sum(meter.bytes.values()) for meter in run.meters.values()) / 1e6, 1),
+        "megabytes": round(megabytes(run), 1),
         "phases": phases(run),
         "limits": {"wall seconds": SECONDS, "peak GB": GIGABYTES},
         "load": round(os.getloadavg()[0], 1),

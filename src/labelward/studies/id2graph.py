@@ -88,8 +88,7 @@ _PARTS = (
         "Grafting costs as much as the label noise that it repairs, since it runs at the active party. Where the rate "
         "does not depend on the number of classes, ours is judged by whether it lies on the paper's side of 1.",
         reason="the paper averages nine datasets and also counts the encrypted rows; with them XGBoost's rates are "
-        "closer to the paper's (on Avila LP-2ST has 1.05 in place of 1.16), while those of a forest that tries every "
-        "value hardly move",
+        "closer to the paper's, while those of a forest that tries every value hardly move",
     ),
     StudyPart(
         name="figure 5",

@@ -29,7 +29,8 @@ from labelward.rng import SecureRandom
 if TYPE_CHECKING:
     from labelward.he.lattice.ciphertexts import RowTerm
 
-_AT_ONCE = 32  # sums for which a block is read once: those of one column, whose next block may come from main memory
+_AT_ONCE = 32  # polynomials of sums for which a block is read once; more would leave the caches, as blocks do
+_LEAST = 8  # sums for which it is read once, however many polynomials each has
 _WINDOWS = 3  # polynomials that are packed together: keys are read once for them
 
 
@@ -85,8 +86,9 @@ def _seal_batch(
     loops.mask_values(ring, bits, masked)
     pairs = np.stack(np.divmod(np.arange(count * sets), MASKS), axis=1).reshape(count, sets, 2)
     chunks = np.zeros((sets, len(packed), PACKED, n))
-    for start in range(0, count, _AT_ONCE):
-        part = slice(start, min(start + _AT_ONCE, count))
+    together = max(_AT_ONCE // sets, _LEAST)
+    for start in range(0, count, together):
+        part = slice(start, min(start + together, count))
         values, coefficients, added = _sum_polynomials(elements, terms, [each[part] for each in lists], part, sets)
         loops.seal_sums(
             ring, start, values, coefficients, added, words, pairs, masks, masked, elements.masks, elements.rotated,
