@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +15,7 @@ from blames import blamed
 from labelward.errors import PeerRestartedError
 from labelward.transport.base import Transport
 from labelward.transport.grpc import Network, envelope
-from labelward.transport.grpc.hub import Hub, Registration, encode_registration
+from labelward.transport.grpc.hub import LOST, Hub, Registration, encode_registration
 from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
 from refusals import refused
@@ -20,6 +24,7 @@ pytestmark = pytest.mark.network
 
 TWO = ("bank", "telco")
 THREE = ("bank", "telco", "shop")
+TELCO = encode_registration(Registration(VERSION, RUN, "telco", bytes(INCARNATION)))
 
 
 def take(end: Transport) -> tuple[str, bytes]:
@@ -62,10 +67,28 @@ def test_whoever_connects_is_welcomed_before_others_speak_to_it() -> None:
         hub.post(hello)
 
     hub = Hub("bank", TWO, speak, run=RUN)
-    member = hub.admit(encode_registration(Registration(VERSION, RUN, "telco", bytes(INCARNATION))), "telco", "", "")
+    member = hub.admit(TELCO, "telco", "", "")
     arrived = iter(member.outbox)
     assert next(arrived) == envelope.pack_envelope(envelope.WELCOME, "bank", "telco")
     assert next(arrived) == hello
+
+
+def test_what_is_sent_while_a_connection_ends_finds_no_slow_reader() -> None:
+    """The queue is closed as soon as gRPC has lost the connection, and the member is removed a moment later."""
+    lost: list[Callable[[], object]] = []
+    silent = threading.Event()
+    with closing(network("bank", TWO)) as made:
+        hub, listener = made._hub, made._listener
+        assert hub is not None
+        assert listener is not None
+        member = hub.admit(TELCO, "telco", "", "")
+        listener._admit = lambda context: member  # type: ignore[method-assign]
+        exchange = listener._exchange(iter(silent.wait, True), SimpleNamespace(add_callback=lost.append))
+        next(exchange)
+        lost[0]()
+        hub.post(envelope.pack_envelope(envelope.CONTROL, "bank", "telco"))
+        silent.set()
+    assert str(member.closed[0]) == LOST
 
 
 def test_what_is_known_of_peers() -> None:

@@ -28,8 +28,8 @@ from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
 
 _RETIRED: Final = 10_000
 EACH: Final = 8
-_SEAT: Final = 30.0  # seconds
 """Maximum number of connections of one party, each for another run; it leaves room for the other parties."""
+_SEAT: Final = 30.0  # seconds
 
 RECONNECTIONS: Final = (30, 1)
 """How often one party may connect: at once, and per second in the long run."""
@@ -37,6 +37,7 @@ RECONNECTIONS: Final = (30, 1)
 _ELSEWHERE: Final = 2.0
 """Seconds for which a party is in another run before that is final: it may be ending an earlier one."""
 
+LOST: Final = "its connection was lost"
 _TOO_OFTEN: Final = "it connects too often"
 
 
@@ -245,7 +246,7 @@ class Hub:
 
     def leave(self, member: Member) -> None:
         """Remove a connection that has ended."""
-        reason = str(member.closed[0]) if member.closed else "its connection was lost"
+        reason = str(member.closed[0]) if member.closed else LOST
         member.close(reason)
         key = (member.register.run, member.register.party)
         with self._lock:

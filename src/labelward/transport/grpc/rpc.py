@@ -16,7 +16,7 @@ from labelward.errors import CodecError
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc.endpoint import silence_limit
 from labelward.transport.grpc.front import Front, Visitor
-from labelward.transport.grpc.hub import EACH, ConnectionRefused, Hub, Member
+from labelward.transport.grpc.hub import EACH, LOST, ConnectionRefused, Hub, Member
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
@@ -118,7 +118,7 @@ class Listener:
         except ConnectionRefused as error:
             _end(context, grpc.StatusCode.FAILED_PRECONDITION, error)
             return
-        context.add_callback(member.outbox.close)
+        context.add_callback(lambda: member.close(LOST))  # a queue closed without a reason would pass for a full one
         reader = threading.Thread(target=self._read, args=(requests, member), daemon=True, name="labelward-read")
         reader.start()
         try:
@@ -150,7 +150,7 @@ class Listener:
         except grpc.RpcError:  # or the iteration just ends: grpcio does not tell a closed connection from a lost one
             pass
         finally:
-            member.close("its connection was lost")
+            member.close(LOST)
 
 
 def _end(context: Any, code: Any, reason: ConnectionRefused) -> None:
