@@ -15,7 +15,7 @@ from _page_cells import Series, markdown_table, mean_of, seeds_text, short_numbe
 
 from labelward.metrics.registry import find_metric
 from labelward.studies import find_study
-from labelward.studies.references import NO_DEFENSE, SUMS, UTILITY, FigureKey, ReferenceFigure
+from labelward.studies.references import COUNTED, NO_DEFENSE, NUMBERS, SUMS, UTILITY, FigureKey, ReferenceFigure
 from labelward.studies.spec import PartForm, Study, StudyDataset, StudyPart, StudySetting
 
 TREES = (1, 2, 3, 5, 10, 20, 30, 40, 50)
@@ -244,41 +244,45 @@ def _baseline(paper: _Paper, part: StudyPart, dataset: StudyDataset, model: str)
 
 
 def _rates(paper: _Paper, part: StudyPart) -> Iterator[str]:
-    """Yield a table for each model: encrypted sums by defense and dataset, relative to the undefended training."""
+    """Yield two tables for each model: encrypted sums by defense and dataset, relative to the undefended training's.
+
+    The second counts the encrypted rows, too; the paper's figures, which do so, stand in both.
+    """
     sides = []
-    for model, caption in paper.models(part).items():
-        datasets = [each for each in _shown(paper, part) if _relative_sums(paper, part, model, each)]
+    for (model, caption), counted in itertools.product(paper.models(part).items(), COUNTED):
+        datasets = [each for each in _shown(paper, part) if _relative(paper, part, model, each, counted)]
         rows = []
         for defense in paper.defenses(part, model) if datasets else ():
-            mean = _mean_rate(paper, part, model, defense)
-            rates = [_relative_sums(paper, part, model, each).get(defense) for each in datasets]
+            mean = _mean_rate(paper, part, FigureKey("", model, defense, counted))
+            rates = [_relative(paper, part, model, each, counted).get(defense) for each in datasets]
             printed = paper.study.printed.get((part.name, FigureKey("", model, defense, SUMS)))
             rows.append([defense, short_number(mean), _printed(printed), *map(spread_cell, rates)])
-            if printed and mean is not None and defense in paper.study.judged_rates:
+            if printed and mean is not None and counted == SUMS and defense in paper.study.judged_rates:
                 sides.append((mean < 1) == (printed.mean < 1))
         if rows:
-            yield _captioned(caption, ("defense", "mean", "*paper*", *map(_name, datasets)), rows)
+            header = ("defense", "mean", "*paper*", *map(_name, datasets))
+            yield _captioned(f"{caption}, {COUNTED[counted]}", header, rows)
     if sides:
-        yield f"On the paper's side of 1: {sum(sides)} of the {len(sides)} that are judged.\n"
+        yield f"Sums on the paper's side of 1: {sum(sides)} of the {len(sides)} that are judged.\n"
 
 
-def _relative_sums(paper: _Paper, part: StudyPart, model: str, dataset: StudyDataset) -> dict[str, Series]:
-    """Return by defense the sums relative to those of the undefended training, seed by seed."""
+def _relative(paper: _Paper, part: StudyPart, model: str, dataset: StudyDataset, counted: str) -> dict[str, Series]:
+    """Return by defense what is counted relative to the undefended training, seed by seed."""
     names = {
-        defense: paper.found.get((part.settings[0], FigureKey(dataset.name, model, defense, SUMS)), {})
+        defense: paper.found.get((part.settings[0], FigureKey(dataset.name, model, defense, counted)), {})
         for defense in (NO_DEFENSE, *paper.defenses(part, model))
     }
     undefended = names.pop(NO_DEFENSE)
     rates = {
-        name: {seed: value / undefended[seed] for seed, value in sums.items() if undefended.get(seed)}
-        for name, sums in names.items()
+        name: {seed: value / undefended[seed] for seed, value in numbers.items() if undefended.get(seed)}
+        for name, numbers in names.items()
     }
     return {name: rate for name, rate in rates.items() if rate}
 
 
-def _mean_rate(paper: _Paper, part: StudyPart, model: str, defense: str) -> float | None:
-    """Return the mean over datasets of the means over seeds."""
-    found = [_relative_sums(paper, part, model, each).get(defense) for each in _shown(paper, part)]
+def _mean_rate(paper: _Paper, part: StudyPart, key: FigureKey) -> float | None:
+    """Return the mean over datasets of the means over seeds, of the model, defense and count of a key."""
+    found = [_relative(paper, part, key.model, each, key.column).get(key.defense) for each in _shown(paper, part)]
     means = [mean_of(rates) for rates in found if rates]
     return float(np.mean(means)) if means else None
 
@@ -337,7 +341,7 @@ def _compared(paper: _Paper, part: StudyPart) -> Iterator[tuple[FigureKey, float
         if name != part.name:
             continue
         if part.form == "rates":
-            ours = _mean_rate(paper, part, key.model, key.defense)
+            ours = _mean_rate(paper, part, key._replace(column=NUMBERS))
         else:
             series = paper.found.get((part.settings[0], key))
             ours = mean_of(series) if series else None
@@ -349,7 +353,8 @@ def _what(paper: _Paper, part: StudyPart, key: FigureKey) -> str:
     """Return a figure's place in words."""
     names = [_name(each) for each in paper.study.datasets if each.name == key.dataset]
     defense = "" if key.defense == NO_DEFENSE else key.defense
-    words = (paper.title, _place(part), *names, paper.models(part)[key.model], defense, key.column)
+    column = COUNTED[NUMBERS] if part.form == "rates" else key.column
+    words = (paper.title, _place(part), *names, paper.models(part)[key.model], defense, column)
     return ", ".join(filter(None, words))
 
 

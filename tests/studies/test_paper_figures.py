@@ -70,7 +70,7 @@ def test_figures_of_folders_are_merged_and_the_others_stay(
     assert found["ica"] == kept
     by_model = found["id2graph"].pop("default")["breast_cancer"]
     assert not found["id2graph"]
-    assert set(by_model["forest"]["none"]) == {"CL", "UNI", "UNI+CL", "ID2Graph", "utility", "sums"}
+    assert set(by_model["forest"]["none"]) == {"CL", "UNI", "UNI+CL", "ID2Graph", "utility", "sums", "numbers"}
     assert {name: set(of["none"]["CL"]) for name, of in by_model.items()} == {
         "forest": {"1", "2", "9"},
         "secureboost": {"1"},
@@ -156,12 +156,15 @@ def test_curves_have_the_common_setting_at_its_place() -> None:
 
 @pytest.mark.usefixtures("script")
 def test_rates_are_those_of_each_seed() -> None:
-    sums = {"none": {"sums": series(100, 200)}, "ID-LMID 0.5": {"sums": series(50, 200, 300)}}
+    with_rows = {"sums": series(100, 200), "numbers": series(1000, 1000)}
+    sums = {"none": with_rows, "ID-LMID 0.5": {"sums": series(50, 200, 300), "numbers": series(900, 900)}}
     other = {"none": {"sums": series(10)}, "ID-LMID 0.5": {"sums": series(10)}}
     page = page_of({"id2graph": {"defended": {"breast_cancer": {"forest": sums}, "obesity": {"forest": other}}}})
     assert "| ID-LMID 0.5 | .875 | *.364* | .750 (.500 to 1.000), 2 seeds | 1.000, 1 seed |" in page
-    assert "On the paper's side of 1: 1 of the 1 that are judged." in page
-    assert "| ID2Graph, Table 3, random forest, ID-LMID 0.5, sums | *.364* | .875 | the paper averages nine" in page
+    assert "Sums on the paper's side of 1: 1 of the 1 that are judged." in page
+    assert "| ID-LMID 0.5 | .900 | *.364* | .900 (.900 to .900), 2 seeds |" in page
+    place = "ID2Graph, Table 3, random forest, ID-LMID 0.5, encrypted sums and rows"
+    assert f"| {place} | *.364* | .900 | the paper averages nine" in page
 
 
 @pytest.mark.usefixtures("script")

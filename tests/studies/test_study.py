@@ -32,6 +32,7 @@ from labelward.studies.datasets import synthetic
 from labelward.studies.id2graph import ID2GRAPH
 from labelward.studies.references import (
     NO_DEFENSE,
+    NUMBERS,
     SUMS,
     TIME,
     TRAFFIC,
@@ -205,7 +206,9 @@ def test_figures_are_those_of_the_rows(whole: Path) -> None:
     for seed in (1, 2):
         (row, *_) = rows(whole)[f"defended/breast_cancer/secureboost/{seed}/{RESULTS_FILE}"]
         assert found["defended", (*PLACE[:3], UTILITY)][seed] == row["utility"]["auc"]  # type: ignore[index]
-        assert found["defended", (*PLACE[:3], SUMS)][seed] == row["cost"]["logical_sums"]  # type: ignore[index]
+        sums, in_rows = row["cost"]["logical_sums"], row["cost"]["logical_rows"]
+        assert found["defended", (*PLACE[:3], SUMS)][seed] == sums  # type: ignore[index]
+        assert found["defended", (*PLACE[:3], NUMBERS)][seed] == sums + in_rows  # type: ignore[index]
     assert "labelward" in study_versions(result, whole)
 
 
@@ -230,7 +233,9 @@ def test_the_page_compares_ours_with_the_others(whole: Path) -> None:
     assert "<strong>Lost &amp; found</strong>" in page
     assert page.count('<img src="data:image/svg+xml;base64,') == 3
     assert page.count("<script") == 1  # the page's own
-    (rate,) = [cell for part, _, column, cell in report.cells() if part == "table 2"]
+    rate, with_rows = (cell for part, _, column, cell in report.cells() if part == "table 2")
+    assert with_rows.met is None
+    assert with_rows.ours != rate.ours
     assert rate.within == "below 1"
     assert rate.met is (float(rate.ours) < 1)
     assert report.verdict().startswith("2 of 3" if rate.met else "1 of 3")

@@ -361,4 +361,5 @@ def cost_of(seconds: float, meters: Iterable[Meter], counts: Iterable[Counts]) -
         decryptions=total.decryptions,
         ciphertexts=sum(sum(meter.ciphertexts.values()) for meter in spent),
         logical_sums=total.logical_sums,
+        logical_rows=total.logical_rows,
     )

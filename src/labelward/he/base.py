@@ -149,7 +149,8 @@ class Counts:
     """Operations of one party with one key, in ciphertexts of the engine.
 
     ``additions`` are products of rows and of merged cells. ``logical_sums`` is what a protocol without packing would
-    have sent: groups × columns × ``layout.logical``. ``bytes`` counts the ciphertext bytes of this side's blocks.
+    have sent: groups × columns × ``layout.logical``; ``logical_rows`` is what it would have encrypted for rows: rows ×
+    ``layout.logical``. ``bytes`` counts the ciphertext bytes of this side's blocks.
     Re-randomizing is not counted as an encryption, and shifts while compressing are not additions.
     """
 
@@ -158,6 +159,7 @@ class Counts:
     decryptions: int = 0
     ciphertexts: int = 0
     logical_sums: int = 0
+    logical_rows: int = 0
     bytes: int = 0
 
     def as_dict(self) -> dict[str, int]:

@@ -67,6 +67,7 @@ class _Key(PublicKey):
     def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
         checked = check_values(values, layout)
         self.counts.encryptions += len(checked)
+        self.counts.logical_rows += len(checked) * layout.logical
         self._of.encrypted(layout, len(checked))
         return _Rows(self, checked.copy(), layout, fresh=True)
 

@@ -54,6 +54,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         seconds: wall time of the training, without attacks and scoring.
         bytes: size on the wire, in both directions.
         logical_sums: encrypted sums that a protocol without packing would have sent.
+        logical_rows: numbers that it would have encrypted for rows; 0 in results of earlier versions.
     """
 
     seconds: float
@@ -64,6 +65,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     decryptions: int = 0
     ciphertexts: int = 0
     logical_sums: int = 0
+    logical_rows: int = 0
 
 
 class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

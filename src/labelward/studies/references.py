@@ -27,8 +27,11 @@ from typing import Any, NamedTuple
 from labelward.errors import FileFormatError
 
 NO_DEFENSE = "none"
-UTILITY, SUMS, TIME, TRAFFIC = "utility", "sums", "seconds", "megabytes"
-"""Columns that every study has: utility of the model; logical encrypted sums, wall time and traffic of its training."""
+UTILITY, SUMS, NUMBERS, TIME, TRAFFIC = "utility", "sums", "numbers", "seconds", "megabytes"
+"""Columns that every study has: utility of the model; logical encrypted sums, these and the numbers of encrypted rows,
+wall time and traffic of its training."""
+COUNTED = {SUMS: "encrypted sums", NUMBERS: "encrypted sums and rows"}
+"""What is counted as the cost of a defense, and its words."""
 
 _FIGURE = re.compile(r"(?P<mean>[\d.]+)(?: ± (?P<std>[\d.]+))?(?: within (?P<within>[\d.]+))?")
 _NO_FIGURE = "–"
@@ -41,7 +44,8 @@ class FigureKey(NamedTuple):
         dataset: name of a dataset, or of one of its further metrics (:meth:`StudyDataset.metrics`); ``""`` for a mean
             over all of them.
         defense: :attr:`DefenseSpec.name`, or :data:`NO_DEFENSE`.
-        column: title of a column, :data:`UTILITY`, :data:`SUMS`, :data:`TIME` or :data:`TRAFFIC`.
+        column: title of a column, :data:`UTILITY`, :data:`SUMS`, :data:`NUMBERS`, :data:`TIME` or
+            :data:`TRAFFIC`.
     """
 
     dataset: str

@@ -20,7 +20,7 @@ from labelward.party.view import View
 from labelward.runs.directory import data_folder
 from labelward.runs.schema import RESULTS_FILE, ResultRow, read_rows, run_folder
 from labelward.studies.attribute_inference import read_attribute_inference
-from labelward.studies.references import NO_DEFENSE, SUMS, TIME, TRAFFIC, UTILITY, FigureKey
+from labelward.studies.references import NO_DEFENSE, NUMBERS, SUMS, TIME, TRAFFIC, UTILITY, FigureKey
 from labelward.studies.run import StudyResult
 from labelward.studies.searches import read_hypervolumes
 from labelward.studies.spec import ATTACKER, ATTRIBUTE, MetricColumn, Study, StudyTask
@@ -149,6 +149,8 @@ def _row_figures(
     if row.behavior is None:
         cost = row.cost
         figures = {UTILITY: row.utility[utility], SUMS: cost.logical_sums}
+        if cost.logical_rows:  # earlier versions did not count them
+            figures[NUMBERS] = cost.logical_sums + cost.logical_rows
         figures |= {TIME: cost.seconds, TRAFFIC: cost.bytes / 1e6}
     if row.attack is not None and row.leakage is not None:
         attack, active = attacks[_encode(row.attack)], row.party == "active"

@@ -266,6 +266,7 @@ class EngineContract:
         counts = public.counts
         assert counts.additions > 0
         assert (counts.encryptions, counts.ciphertexts, counts.bytes, counts.logical_sums) == (0, 0, 0, 0)
+        assert counts.logical_rows == 0
         sealed = sums.rerandomize()
         assert (counts.ciphertexts, counts.bytes) == (sealed.count, len(sealed.data))
         assert counts.logical_sums == 2 * 3 * layout.logical
@@ -275,6 +276,7 @@ class EngineContract:
         private.decrypt(sealed)
         did = {name: value - before[name] for name, value in private.public.counts.as_dict().items()}
         assert did["encryptions"] == did["ciphertexts"] == fresh.count
+        assert did["logical_rows"] == len(values) * layout.logical
         assert (did["bytes"], did["decryptions"]) == (len(fresh.data), sealed.count)
         assert did["additions"] == did["logical_sums"] == 0
 

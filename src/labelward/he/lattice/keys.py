@@ -126,6 +126,7 @@ class LatticePublicKey(PublicKey):
         products, shared = hide(rows, digits)
         step = float(digits.step * Q1 % Q0)
         self.counts.encryptions += rows * digits.total
+        self.counts.logical_rows += rows * layout.logical
         if layout.spacing > 1:
             blocks = encrypt_spaced(self.elements, digits, products, split, step, stream)
             return SpacedRows(self, layout, rows, SpacedData(rows, shared["seeds"], blocks))

@@ -210,6 +210,7 @@ class PaillierPublicKey(PublicKey):
             size = (part.width + 8) // 8  # with a bit for the sign
             parts.append(encrypt(part.encode(values, size), size, len(values)) if len(values) else b"")
         self.counts.encryptions += len(values) * len(parts)
+        self.counts.logical_rows += len(values) * layout.logical
         return parts
 
     def _encrypt(self, plaintexts: bytes, size: int, count: int) -> bytes:

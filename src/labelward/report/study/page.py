@@ -27,7 +27,7 @@ from labelward.report.study.verdicts import (
 from labelward.report.summary import Spread
 from labelward.report.templates import render
 from labelward.runs.secure_files import atomic_write
-from labelward.studies.references import NO_DEFENSE, SUMS, UTILITY, FigureKey, ReferenceFigure
+from labelward.studies.references import COUNTED, NO_DEFENSE, NUMBERS, SUMS, UTILITY, FigureKey, ReferenceFigure
 from labelward.studies.results import (
     Floats,
     embeddings_by_class,
@@ -203,49 +203,48 @@ class StudyReport:
         return f"{where}: {_compare(ours.mean, printed.mean)}: {'; '.join(filter(None, reasons)) or 'unexplained'}."
 
     def _rates(self, part: StudyPart) -> StudySection:
-        """Encrypted sums by defense, relative to the undefended training."""
+        """Encrypted sums by defense, without and with the encrypted rows, relative to the undefended training."""
         tables, differences = [], []
-        for model in self.study.models_of(part):
-            title, rows = self.study.models[model].title, []
+        for model, counted in itertools.product(self.study.models_of(part), COUNTED):
+            title = f"{self.study.models[model].title}: {COUNTED[counted]}"
+            rows = []
             for defense in self._defenses(part, model):
-                rates = [self._rate(part, dataset, model, defense.name) for dataset in self.result.datasets]
-                means = [rate.mean for rate, _ in rates if rate]
-                key = FigureKey("", model, defense.name, SUMS)
-                cells = [
-                    FigureCell(ours=f"{spread_figure(rate)} ({count(sums)} sums)" if rate else NOT_RUN)
-                    for rate, sums in rates
-                ]
-                rows.append((defense.name, [self._mean_rate(part, key, means), *cells]))
-                printed = self.study.printed.get((part.name, key))
-                if printed and means and abs(Spread.of(means).mean - printed.mean) > NOTEWORTHY:
+                key = FigureKey("", model, defense.name, counted)
+                found = [self._rate(part, key._replace(dataset=each.name)) for each in self.result.datasets]
+                means = [rate.mean for rate, _ in found if rate]
+                rows.append((defense.name, [self._mean_rate(part, key, means), *itertools.starmap(_rate_cell, found)]))
+                printed = self._printed_rate(part, key)
+                if counted == NUMBERS and printed and means and abs(Spread.of(means).mean - printed.mean) > NOTEWORTHY:
                     differences.append(
                         f"{title}, {defense.name}: {_compare(Spread.of(means).mean, printed.mean)}, mean of "
                         f"{len(means)} datasets here: {part.reason}."
                     )
             header = ("all datasets", *(dataset.label for dataset in self.result.datasets))
             tables.append(
-                FigureTable(
-                    caption=f"{title}: encrypted sums, relative to the undefended training", header=header, rows=rows
-                )
+                FigureTable(caption=f"{title}, relative to the undefended training", header=header, rows=rows)
             )
         return StudySection(part=part, tables=tables, differences=differences)
 
-    def _rate(self, part: StudyPart, dataset: StudyDataset, model: str, defense: str) -> tuple[Spread | None, float]:
-        """Return the ratio of sums to the undefended training's, seed by seed, and the mean number of sums."""
-        keys = [FigureKey(dataset.name, model, each, SUMS) for each in (NO_DEFENSE, defense)]
+    def _rate(self, part: StudyPart, key: FigureKey) -> tuple[Spread | None, float]:
+        """Return the ratio to the undefended training's figure, seed by seed, and the mean figure."""
+        keys = [key._replace(defense=each) for each in (NO_DEFENSE, key.defense)]
         undefended, defended = figures_by_seed(self._figures, part.settings[0], keys)
         if not defended.size:
             return None, 0.0
         return Spread.of((defended / undefended).tolist()), float(defended.mean())
 
+    def _printed_rate(self, part: StudyPart, key: FigureKey) -> ReferenceFigure | None:
+        """Return the paper's mean, which counts the encrypted rows; both of ours stand beside it."""
+        return self.study.printed.get((part.name, key._replace(column=SUMS)))
+
     def _mean_rate(self, part: StudyPart, key: FigureKey, rates: Sequence[float]) -> FigureCell:
-        """Return the mean of rates over datasets, judged by the paper's side of 1 if the study says so."""
-        printed = self.study.printed.get((part.name, key))
+        """Return the mean of rates over datasets, judged by the paper's side of 1 for sums, if the study says so."""
+        printed = self._printed_rate(part, key)
         paper = "" if printed is None else decimals(printed.mean, 3)
         if not rates:
             return FigureCell(ours=NOT_RUN, paper=paper)
         mean = Spread.of(rates).mean
-        if printed is None or key.defense not in self.study.judged_rates:
+        if printed is None or key.column != SUMS or key.defense not in self.study.judged_rates:
             return FigureCell(ours=decimals(mean, 3), paper=paper)
         self._judged[key] = (mean < 1) == (printed.mean < 1)
         side = f"{'below' if printed.mean < 1 else 'above'} 1"
@@ -454,6 +453,11 @@ def shared_histograms(pair: tuple[Floats, Floats], bins: int = 40) -> tuple[Floa
 
 _TARGETS = {NO_DEFENSE: "labels"}
 _UNDEFENDED = DefenseSpec(family="undefended", chain=())
+
+
+def _rate_cell(rate: Spread | None, counted: float) -> FigureCell:
+    """Return a rate, and in brackets how many numbers were counted."""
+    return FigureCell(ours=f"{spread_figure(rate)} ({count(counted)})" if rate else NOT_RUN)
 
 
 def _compare(ours: float, paper: float) -> str:
