@@ -93,6 +93,7 @@ def test_the_account_is_that_of_a_numeric_composition(epsilon: float) -> None:
     account = policy.account()
     found = composed_numerically(account["deviation_of_a_sum"], account["sums_a_label_moves"], 1e-5)
     assert found == pytest.approx(epsilon, abs=1e-3)
+    assert account["spent"] == policy.promise == epsilon
 
 
 def test_all_know_the_noise_of_all() -> None:

@@ -19,6 +19,7 @@ from labelward.defenses import leakage_meter
 from labelward.defenses.grafting import Grafting
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.label_dp import LpMst, RandomizedLabels
+from labelward.defenses.label_dp_sums import LabelDPSums
 from labelward.defenses.leakage_meter import LeakageBudget, LeakageMeter, MonitorConfig
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import HandshakeError, InputError, LabelwardError, OutputError, PolicyError
@@ -511,15 +512,18 @@ def test_a_superseded_draw_is_charged(tmp_path: Path) -> None:
     assert [draw.superseded for draw in read_draws(record)] == [True, False]
 
 
-def test_a_superseded_draw_is_charged_though_a_row_has_come(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", [RandomizedLabels(epsilon=1.0), LabelDPSums(epsilon=1.0)], ids=lambda own: own.kind)
+def test_a_superseded_draw_is_charged_though_a_row_has_come(policy: Policy, tmp_path: Path) -> None:
     """All other labels are the same."""
     record = tmp_path / NOISE_FILE
     for ids in (["a", "b"], ["a", "b", "c"]):
         kept = Checkpoints(tmp_path / "checkpoint", noise=record, run={"rows": ids_digest(ids)})
-        record_draws([RandomizedLabels(epsilon=1.0)], kept)
+        record_draws([policy], kept)
         charged = with_earlier_cost({"spent": 1.0}, kept)
         supersede_draws(record)
-    assert charged == {"spent": 2.0, "spent_before": 1.0}
+    delta = read_draws(record)[0].delta
+    assert charged == {"spent": 2.0, "spent_before": 1.0} | ({"delta_before": delta} if delta else {})
+    assert delta == getattr(policy, "delta", 0.0)
 
 
 def test_errors_are_those_of_labelward(tmp_path: Path) -> None:

@@ -103,6 +103,12 @@ def test_a_guarantee_has_its_delta_and_excludes_runs_that_it_does_not_cover() ->
     assert len({each[0] for each in table}) == 4
 
 
+def test_noise_on_the_sums_of_label_holders_is_a_guarantee_and_that_on_leaf_weights_is_none() -> None:
+    chains = [({"kind": kind, "epsilon": 8.0, "delta": 1e-5},) for kind in ("label-dp-sums", "partial-dp")]
+    found = attacker_privacy(summary_table([row(700, 0.1, defense=chain) for chain in chains]))
+    assert [(each.claimed, each.delta) for each in found] == [(8.0, 1e-5), (None, 0.0)]
+
+
 @pytest.mark.parametrize(("form", "expected"), [("correct", 0.5), ("published", None)])
 def test_a_guarantee_of_each_gradient_is_none_of_the_run(form: str, expected: float | None) -> None:
     chain = ({"kind": "ppdl", "theta": 0.1, "epsilon": 0.5, "form": form},)

@@ -54,7 +54,7 @@ class NoisyLabels(Policy):
             "labels of test rows, row weights, the number of classes, other trainings on the same labels, and what a "
             "model that was repaired on true labels predicts"
         )
-        return {"epsilon": BudgetScope(covers="per training or validation label", excludes=excludes)}
+        return {"epsilon": BudgetScope(covers="per training or validation label", excludes=excludes, private="labels")}
 
     @property
     def promise(self) -> float | None:

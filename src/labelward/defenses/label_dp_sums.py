@@ -47,7 +47,12 @@ class LabelDPSums(KeyedHolderDefense):
             "the same labels"
         )
         covers = "per training label against one other party over the whole training"
-        return {"epsilon": BudgetScope(covers=covers, excludes=excludes)}
+        return {"epsilon": BudgetScope(covers=covers, excludes=excludes, private="run")}
+
+    @property
+    def promise(self) -> float | None:
+        """The budget: all sums of the run are counted."""
+        return self.epsilon
 
     def check(self, setup: PolicyContext) -> None:
         """As :class:`KeyedHolderDefense`; also refuse quantities, of which one may move its gradient by any amount."""
@@ -78,12 +83,13 @@ class LabelDPSums(KeyedHolderDefense):
         return float(self._run["total"])
 
     def account(self) -> dict[str, Any]:
-        """Return epsilon, delta, and the noise that stands behind them."""
+        """Return the epsilon that is spent, delta, and the noise that stands behind them."""
         if not self._run:
             return {}
         return {
-            "epsilon": self.epsilon,
+            "spent": self.epsilon,
             "delta": self.delta,
+            "hides": "the label of one row",
             "deviation_of_a_sum": self._run["deviation"],
             "sums_a_label_moves": self._run["sums"],
         }

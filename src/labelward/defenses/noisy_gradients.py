@@ -126,7 +126,7 @@ class NoisyGradients(KeyedGradientDefense):
             "labels of validation and test rows, row weights, other trainings on the same labels, parties that deviate "
             "from the protocol, and rounding of floating-point numbers"
         )
-        return {"epsilon": BudgetScope(covers="per training label", excludes=excludes)}
+        return {"epsilon": BudgetScope(covers="per training label", excludes=excludes, private="run")}
 
     @property
     def promise(self) -> float | None:

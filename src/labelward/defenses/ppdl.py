@@ -103,7 +103,7 @@ class Ppdl(KeyedGradientDefense):
             "all other gradients (a run costs epsilon times their number), parties that deviate from the protocol, and "
             "rounding of floating-point numbers"
         )
-        return {"epsilon": BudgetScope(covers="per gradient of a batch", excludes=excludes)}
+        return {"epsilon": BudgetScope(covers="per gradient of a batch", excludes=excludes, private="gradient")}
 
     @property
     def promise(self) -> float | None:

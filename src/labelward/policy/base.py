@@ -352,11 +352,15 @@ class BudgetScope:
         covers: of what one the bound is: ``"per training label"``.
         excludes: what is not within it.
         labeled: whether a label of the defense says what is covered.
+        private: of what the number is the epsilon of label differential privacy: of ``labels`` that are replaced once,
+            so that it holds whatever other parties do; of the ``run``, against a party that follows the protocol; of
+            one ``gradient``. Empty: of nothing.
     """
 
     covers: str
     excludes: str
     labeled: bool = True
+    private: Literal["", "labels", "run", "gradient"] = ""
 
 
 class Policy(Parameters):

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from statistics import NormalDist, fmean, stdev
 
 import msgspec
 
+from labelward.job.components import ComponentSpec
 from labelward.metrics.epsilon_bound import CONFIDENCE
 from labelward.metrics.reconstruction import ReconstructionAdvantage
 from labelward.report.formatting import NOTHING, decimals
 from labelward.report.plots import Image, ScaleMark, scale_plot
 from labelward.report.summary import SummaryRow
 from labelward.report.tables import ReportTable
-
-_LABEL_PRIVATE = ("randomized-response", "lp-mst", "noisy-gradients")
-"""Defenses whose parameter ``epsilon``, where given, is that of label differential privacy."""
-_ON_LABELS = ("randomized-response", "lp-mst")
-"""Those of them that replace the labels once, so that it holds whatever a passive party does in training."""
-_PER_GRADIENT = "ppdl"
-"""The defense whose ``epsilon`` is that of one gradient; a run costs it as often as there are gradients."""
+from labelward.runs.short_names import budget_scopes
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,15 +178,24 @@ def _privacy(rows: Sequence[SummaryRow]) -> AttackerPrivacy:
 
 
 def _claimed(row: SummaryRow) -> tuple[float | None, float]:
-    """Return the smallest epsilon that the defenses guarantee, and its delta."""
-    kinds = _LABEL_PRIVATE if row.behavior is None else _ON_LABELS
-    private = [each for each in row.chain if each["kind"] in kinds and each.get("epsilon") is not None]
-    return min(((each["epsilon"], each.get("delta") or 0.0) for each in private), default=(None, 0.0))
+    """Return the smallest epsilon that the defenses guarantee against an attacker of this behavior, and its delta."""
+    covered = ("labels", "run") if row.behavior is None else ("labels",)
+    return min(_epsilons(row, covered), default=(None, 0.0))
 
 
 def _per_gradient(row: SummaryRow) -> float | None:
-    found = [each for each in row.chain if each["kind"] == _PER_GRADIENT and each.get("form") != "published"]
-    return min((each["epsilon"] for each in found), default=None) if row.behavior is None else None
+    return (
+        min((epsilon for epsilon, _ in _epsilons(row, ("gradient",))), default=None) if row.behavior is None else None
+    )
+
+
+def _epsilons(row: SummaryRow, private: Collection[str]) -> Iterator[tuple[float, float]]:
+    """Yield each epsilon, with its delta, that is one of label differential privacy of what is named."""
+    for given in row.chain:
+        params = {name: value for name, value in given.items() if name != "kind"}
+        for name, scope in budget_scopes(ComponentSpec(given["kind"], params)).items():
+            if scope.private in private and params.get(name) is not None:
+                yield params[name], params.get("delta") or 0.0
 
 
 def _guarantee(line: AttackerPrivacy) -> str:
