@@ -341,7 +341,8 @@ def _compared(paper: _Paper, part: StudyPart) -> Iterator[tuple[FigureKey, float
         if name != part.name:
             continue
         if part.form == "rates":
-            ours = _mean_rate(paper, part, key._replace(column=NUMBERS))
+            counted = (_mean_rate(paper, part, key._replace(column=column)) for column in (NUMBERS, SUMS))
+            ours = next((rate for rate in counted if rate is not None), None)
         else:
             series = paper.found.get((part.settings[0], key))
             ours = mean_of(series) if series else None
@@ -353,7 +354,7 @@ def _what(paper: _Paper, part: StudyPart, key: FigureKey) -> str:
     """Return a figure's place in words."""
     names = [_name(each) for each in paper.study.datasets if each.name == key.dataset]
     defense = "" if key.defense == NO_DEFENSE else key.defense
-    column = COUNTED[NUMBERS] if part.form == "rates" else key.column
+    column = "cost" if part.form == "rates" else key.column
     words = (paper.title, _place(part), *names, paper.models(part)[key.model], defense, column)
     return ", ".join(filter(None, words))
 

@@ -44,6 +44,7 @@ def test_trees_are_those_of_plain(kind: str, reencrypt: str) -> None:
     assert_same(plain, secret)
     again = [rows for party in NAMES[1:] for _, rows in requests(secret.views[party]) if rows]
     assert bool(again) == (reencrypt != "never")
+    assert secret.active.counts.logical_rows == plain.active.counts.logical_rows  # each row of a tree once
 
 
 @pytest.mark.parametrize("reencrypt", ["1", "8"])

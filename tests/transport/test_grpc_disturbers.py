@@ -24,7 +24,7 @@ from labelward.transport.grpc.session_records import AttemptReady, note_record
 pytestmark = pytest.mark.network
 
 THREE = ("bank", "telco", "shop")
-SECONDS = 10.0
+SECONDS = 30.0
 
 
 @contextlib.contextmanager

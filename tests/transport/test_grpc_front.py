@@ -18,7 +18,7 @@ import pytest
 from loopback import Log, authority, credentials, network, networks, together
 
 from labelward.transport.certificates import Credentials, Issued, new_authority, new_party
-from labelward.transport.grpc import Network, front, hub
+from labelward.transport.grpc import Network, diagnose_listener, front, hub
 from labelward.transport.grpc.diagnose import credential_files
 from labelward.transport.grpc.hub import RefusalLog
 
@@ -221,6 +221,22 @@ def test_one_party_has_a_bounded_number_of_connections(monkeypatch: pytest.Monke
         _until(lambda: log.of("refused"))
         assert log.of("refused")[0]["peer"] == "telco"
         assert "3 connections" in log.of("refused")[0]["reason"]
+
+
+def test_a_party_with_too_many_connections_is_not_told_that_its_certificates_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would end its part for good."""
+    monkeypatch.setattr(front, "CONNECTIONS_EACH", 2)
+    with _listening(log := Log()) as port, contextlib.ExitStack() as stack:
+        for _ in range(2):
+            plain = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            secure = stack.enter_context(_context(_issued()).wrap_socket(plain))
+            assert secure.recv(1)  # of gRPC: it has its place
+        found = diagnose_listener(f"127.0.0.1:{port}", _issued(), "bank")
+        _until(lambda: log.of("refused"))
+    assert found.reason is not None
+    assert found.code is None
 
 
 def test_the_limit_of_open_files_is_raised() -> None:

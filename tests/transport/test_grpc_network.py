@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from loopback import RUN, kill, network, networks, together
+from pair import Pair
 
 from blames import blamed
 from labelward.errors import PeerRestartedError
 from labelward.transport.base import Transport
 from labelward.transport.grpc import Network, envelope
+from labelward.transport.grpc.coordinator import PassiveCoordinator
 from labelward.transport.grpc.hub import LOST, Hub, Registration, encode_registration
 from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
@@ -89,6 +91,27 @@ def test_what_is_sent_while_a_connection_ends_finds_no_slow_reader() -> None:
         hub.post(envelope.pack_envelope(envelope.CONTROL, "bank", "telco"))
         silent.set()
     assert str(member.closed[0]) == LOST
+
+
+def test_an_end_that_could_not_be_marked_is_not_acknowledged() -> None:
+    """Also where the active party comes back while the run is being marked."""
+    node = Pair().nodes["telco"]
+    side, active = PassiveCoordinator(node), node.peers["bank"]
+    side.over = True
+
+    def mark() -> None:
+        with node.lock:
+            side.on_session(active)
+        raise PermissionError
+
+    with pytest.raises(PermissionError):
+        side.finish(mark)
+    assert active.session is not None
+    sent = active.session._next
+    side.acknowledge()
+    assert active.session._next == sent
+    side.finish(lambda: None)
+    assert active.session._next == sent + 1
 
 
 def test_what_is_known_of_peers() -> None:

@@ -163,3 +163,15 @@ def test_a_failure_in_an_interrupted_attempt_ends_the_wait_for_the_next() -> Non
     session_of(pair.nodes["bank"], "telco").push(note_record(failed))
     pair.carry()
     assert telco.peers["bank"].progress.failed == failed
+
+
+def test_a_peer_that_has_said_good_bye_stays_gone() -> None:
+    """It answers and acknowledges what reaches it until its connection ends."""
+    pair = Pair()
+    bank, telco = session_of(pair.nodes["bank"], "telco"), session_of(pair.nodes["telco"], "bank")
+    bank.control(bye=True)
+    pair.carry()
+    assert telco.gone
+    telco.control(ask=True)
+    pair.carry()
+    assert telco.gone

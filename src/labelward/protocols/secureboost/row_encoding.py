@@ -267,6 +267,8 @@ class RowDistributor:
             for peer, number in peers.items():
                 message = EncryptedLevelRows(number, tree.depth, part, parts, block)
                 self._ctx.send(peer, message, (number, tree.depth, part))
+        # Logical rows count each row once: a protocol without packing encrypts none again.
+        self._private.public.counts.add({"logical_rows": -len(tree.values) * tree.layout.logical})
 
     def expect(self, peer: str, sums: int, bits: int = 0) -> None:
         """Let a peer send messages of so many sums, or of so many rows' sides, at most.

@@ -27,7 +27,7 @@ from labelward.report.study.verdicts import (
 from labelward.report.summary import Spread
 from labelward.report.templates import render
 from labelward.runs.secure_files import atomic_write
-from labelward.studies.references import COUNTED, NO_DEFENSE, NUMBERS, SUMS, UTILITY, FigureKey, ReferenceFigure
+from labelward.studies.references import COUNTED, NO_DEFENSE, SUMS, UTILITY, FigureKey, ReferenceFigure
 from labelward.studies.results import (
     Floats,
     embeddings_by_class,
@@ -204,26 +204,31 @@ class StudyReport:
 
     def _rates(self, part: StudyPart) -> StudySection:
         """Encrypted sums by defense, without and with the encrypted rows, relative to the undefended training."""
-        tables, differences = [], []
+        tables: list[FigureTable] = []
+        differences: list[str] = []
         for model, counted in itertools.product(self.study.models_of(part), COUNTED):
-            title = f"{self.study.models[model].title}: {COUNTED[counted]}"
             rows = []
             for defense in self._defenses(part, model):
                 key = FigureKey("", model, defense.name, counted)
                 found = [self._rate(part, key._replace(dataset=each.name)) for each in self.result.datasets]
                 means = [rate.mean for rate, _ in found if rate]
                 rows.append((defense.name, [self._mean_rate(part, key, means), *itertools.starmap(_rate_cell, found)]))
-                printed = self._printed_rate(part, key)
-                if counted == NUMBERS and printed and means and abs(Spread.of(means).mean - printed.mean) > NOTEWORTHY:
-                    differences.append(
-                        f"{title}, {defense.name}: {_compare(Spread.of(means).mean, printed.mean)}, mean of "
-                        f"{len(means)} datasets here: {part.reason}."
-                    )
+                differences += self._rate_differences(part, key, means)
+            caption = f"{self.study.models[model].title}: {COUNTED[counted]}, relative to the undefended training"
             header = ("all datasets", *(dataset.label for dataset in self.result.datasets))
-            tables.append(
-                FigureTable(caption=f"{title}, relative to the undefended training", header=header, rows=rows)
-            )
+            tables.append(FigureTable(caption=caption, header=header, rows=rows))
         return StudySection(part=part, tables=tables, differences=differences)
+
+    def _rate_differences(self, part: StudyPart, key: FigureKey, rates: Sequence[float]) -> Iterator[str]:
+        """Yield a sentence where the mean over datasets is far from the paper's."""
+        printed = self._printed_rate(part, key)
+        if printed is None or not rates:
+            return
+        mean = Spread.of(rates).mean
+        if abs(mean - printed.mean) > NOTEWORTHY:
+            where = f"{self.study.models[key.model].title}, {key.defense}, {COUNTED[key.column]}"
+            compared = f"{_compare(mean, printed.mean)}, mean of {len(rates)} datasets here"
+            yield f"{where}: {compared}: {part.reason}."
 
     def _rate(self, part: StudyPart, key: FigureKey) -> tuple[Spread | None, float]:
         """Return the ratio to the undefended training's figure, seed by seed, and the mean figure."""

@@ -281,7 +281,8 @@ class PassiveCoordinator(_Coordinator):
         self.active = self.peers[node.endpoint.active]
         self._next: records.AttemptBegin | None = None
         self._called: records.AttemptCall | None = None
-        self._known = False
+        self._known = False  # the active party is told that its end of the run has arrived
+        self._marking = False
 
     def on_session(self, peer: Peer) -> None:
         """Process a new session; with the active party it voids what its former process announced."""
@@ -340,16 +341,16 @@ class PassiveCoordinator(_Coordinator):
                     raise _restarted(self.active.name, self._called)
                 self._notify("saved", records.ShareSaved())
                 self._wait([self.active], began)
-            self._known = True  # blocks the acknowledgment until the run is marked; it stays blocked if marking fails
+            self._marking = True  # blocks the acknowledgment until the run is marked, for good if marking fails
         mark()
         node.log("finished", {})
-        self._known = False
+        self._marking = False
         self.acknowledge()
 
     def acknowledge(self) -> None:
         """Acknowledge the end of the run."""
         with self.node.lock:
-            if self.over and not self._known and self.active.session is not None:
+            if self.over and not (self._known or self._marking) and self.active.session is not None:
                 self._known = True
                 self.active.session.push(records.note_record(records.EndAcknowledged()))
 

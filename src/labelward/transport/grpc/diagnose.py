@@ -88,14 +88,12 @@ def _handshake(
         credentials.verify(presented_chain(session.tls), listener, use="server")
         check_address(certificate, host, where=f"the certificate of {listener!r}")
         if not session.first_byte():
-            return ListenerDiagnosis(
-                reason=f"{listener!r} closed the connection when it saw the own certificate: it does not know the "
-                "authority of it, or its clock says that the certificate is not valid",
-                code="identity",
-            )
+            return ListenerDiagnosis(reason=f"{listener!r} takes no further connection of this party now, or is ending")
         return ListenerDiagnosis(tls=tls, cipher=cipher, fingerprint=fingerprint(certificate))
     except CertificateError as error:
         return ListenerDiagnosis(reason=str(error), code=error.code, tls=tls, cipher=cipher)
+    except ssl.SSLEOFError as error:
+        return _refused(error, address, listener) if tls is None else _cut_off(listener)
     except ssl.SSLError as error:
         return _refused(error, address, listener)
     except TimeoutError:
@@ -136,11 +134,12 @@ class _Session:
                 return result
 
     def first_byte(self) -> bytes:
-        """Return the first byte that the other end sends; none where it closes the connection."""
-        try:
-            return self.run(lambda: self.tls.read(1))
-        except ssl.SSLEOFError:
-            return b""
+        """Return the first byte that the other end sends; none where it closes the connection as TLS asks for.
+
+        Raises:
+            SSLEOFError: it ends the connection without a word.
+        """
+        return self.run(lambda: self.tls.read(1))
 
 
 def presented_chain(secure: ssl.SSLObject) -> bytes:
@@ -152,6 +151,15 @@ def presented_chain(secure: ssl.SSLObject) -> bytes:
     if within is not None:
         return "".join(found.public_bytes() for found in within.get_unverified_chain()).encode()
     return ssl.DER_cert_to_PEM_cert(secure.getpeercert(binary_form=True) or b"").encode()
+
+
+def _cut_off(listener: str) -> ListenerDiagnosis:
+    """Return the result of a handshake after which the listener ended the connection without a word."""
+    return ListenerDiagnosis(
+        reason=f"{listener!r} closed the connection when it saw the own certificate: it does not know the "
+        "authority of it, or its clock says that the certificate is not valid",
+        code="identity",
+    )
 
 
 def _refused(error: ssl.SSLError, address: str, listener: str) -> ListenerDiagnosis:

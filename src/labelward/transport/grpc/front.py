@@ -224,13 +224,17 @@ class Front:
             return
         try:
             known = self._examined(outside, address)
-            await self._connect(known, outside, pipe)
+            if self._crowded(known.party):
+                self._refused(known, f"{known.party!r} has {CONNECTIONS_EACH} connections already")
+                outside.close()  # unlike an abort this does not pass for a certificate that is refused
+            else:
+                await self._connect(known, outside, pipe)
         except CertificateError as error:
             self._refused(known, str(error))
             outside.abort()
         except OSError as error:
             self._refused(known, f"this machine cannot serve it: {error.strerror}")
-            outside.abort()
+            outside.close()
         except asyncio.CancelledError:
             outside.abort()
 
@@ -251,10 +255,10 @@ class Front:
         self.tls, self.cipher = session.version(), (session.cipher() or (None,))[0]
         return Visitor(party_of(certificate), fingerprint(certificate), address)
 
+    def _crowded(self, party: str) -> bool:
+        return sum(each.party == party for each, _ in self._connections.values()) >= CONNECTIONS_EACH
+
     async def _connect(self, visitor: Visitor, outside: asyncio.Transport, pipe: _Pipe) -> None:
-        if sum(each.party == visitor.party for each, _ in self._connections.values()) >= CONNECTIONS_EACH:
-            reason = f"{visitor.party!r} has {CONNECTIONS_EACH} connections already"
-            raise CertificateError(reason, code="range", value=CONNECTIONS_EACH)
         self._count += 1
         name = str(self._folder / str(self._count))
         inside = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

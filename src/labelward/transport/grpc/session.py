@@ -213,7 +213,7 @@ class Session:
             return
         flags, acknowledged, sent, generation, seen = _CONTROL.unpack(content)
         self._count_in, self.heard = number, time.monotonic()
-        self.gone = bool(flags & _BYE)
+        self.gone |= bool(flags & _BYE)  # for good: it still answers until its connection ends
         if not self._forget(acknowledged):
             if self._due:
                 self._due -= 1
