@@ -23,11 +23,11 @@ class TestActiveCompletion(LabelAttackContract):
         return ActiveCompletion(**PARAMETERS, honest=True)
 
 
-def a_run(behavior):
+def a_run(behavior, optimizer="sgd"):
     rng = np.random.default_rng(2)
     labels = rng.permutation(np.arange(240) % 3)
     x = 2.5 * rng.normal(size=(3, 8))[labels] + rng.normal(size=(240, 8))
-    params = SplitNet(bottom="mlp", epochs=3, batch_size=32)
+    params = SplitNet(bottom="mlp", epochs=3, batch_size=32, optimizer=optimizer, learning_rate=0.05)
     return trained(
         {"active": x[:, :4], "telco": x[:, 4:]}, labels, params, train=np.arange(200), seed=1, behavior=behavior
     )
@@ -48,6 +48,14 @@ def test_an_honest_party_s_view_is_refused_unless_told():
     told = attacked(run, ActiveCompletion(**PARAMETERS, honest=True), 1)
     assert len(blind.values) == len(told.values) == 200
     assert (told.values[known_of(run.labels, 12, 1).known_rows] == known_of(run.labels, 12, 1).known_labels).all()
+
+
+def test_a_view_of_an_earlier_version_that_scaled_a_velocity_beside_adam_is_refused_unless_told():
+    run = a_run(MaliciousOptimizer(base="momentum"), "adam")
+    with refused(DataError, "unsupported", value="telco"):
+        attacked(run, ActiveCompletion(**PARAMETERS), 1)
+    assert len(attacked(run, ActiveCompletion(**PARAMETERS, base="momentum"), 1).values) == 200
+    assert len(attacked(a_run(MaliciousOptimizer(), "adam"), ActiveCompletion(**PARAMETERS), 1).values) == 200
 
 
 def test_parameters_that_cannot_be_are_refused_by_name():

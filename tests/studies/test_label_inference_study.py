@@ -252,11 +252,6 @@ def test_a_column_takes_the_parameters_of_its_data_set() -> None:
     assert LABEL_INFERENCE.attack_of(columns["passive, 120"], gently) == passive  # the head alone
     tuned = {"auxiliary": 20, "steps": 7, "learning_rate": 1e-4, "fine_tune": True}
     assert LABEL_INFERENCE.attack_of(columns["passive"], gently) == ComponentSpec("passive-completion", tuned)
-    active = {optimizer: replace(gently, model={"optimizer": optimizer}) for optimizer in ("sgd", "adam")}
-    for optimizer, base in (("sgd", {}), ("adam", {"base": "adam"})):
-        expected = ComponentSpec("active-completion", {**tuned, **base})
-        assert LABEL_INFERENCE.attack_of(columns["active"], active[optimizer]) == expected
-        assert "base" not in LABEL_INFERENCE.attack_of(columns["passive"], active[optimizer]).params
     assert LABEL_INFERENCE.attack_of(columns["first negative"], table) == ComponentSpec(
         "direct", {"rule": "first-negative"}
     )

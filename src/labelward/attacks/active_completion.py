@@ -62,11 +62,12 @@ class ActiveCompletion(Completion):
         ),
     ] = None
     base: Annotated[
-        Literal["momentum", "adam"],
+        Literal["auto", "momentum", "adam"],
         Meta(
-            description="What the malicious optimizer scales: the velocity ('momentum'), or the steps of Adam ('adam')."
+            description="What the malicious optimizer scales: the velocity ('momentum'), the steps of Adam ('adam'), "
+            "or what the optimizer of the job is ('auto'). At Adam's rate a velocity hardly moves."
         ),
-    ] = "momentum"
+    ] = "auto"
     reading: Annotated[
         Literal["velocity", "published"],
         Meta(
@@ -89,7 +90,7 @@ class ActiveCompletion(Completion):
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
     ) -> LabelGuess:
         """Return a class for every training row; as passive completion, and :class:`DataError` for an honest party."""
-        active = any(each.get("stage") == "behavior" for each in view.applied())
+        active = [each for each in view.applied() if each.get("stage") == "behavior"]
         if has_gradients(view) and not active and not self.honest:
             raise DataError(
                 f"{self.kind} reads the view of a party that trained with the malicious optimizer, but party "
@@ -97,4 +98,16 @@ class ActiveCompletion(Completion):
                 code="unsupported",
                 value=view.party,
             )
+        if active and self.base == "auto" and self._other_base(view, active[-1]):
+            raise DataError(
+                f"party {view.party!r} trained with steps of SGD where the job has Adam, as earlier versions did; "
+                "base = 'momentum' reads this view, and the audit in another folder trains anew",
+                code="unsupported",
+                value=view.party,
+            )
         return super().__call__(view, own, aux, rng=rng)
+
+    def _other_base(self, view: View, recorded: dict[str, Any]) -> bool:
+        """Return whether a party scaled a velocity, as where no base is on record, though parties trained with Adam."""
+        adam = view.parameter("model.optimizer", "sgd") == "adam" and self.reading != "published"
+        return adam and recorded["parameters"].get("base", "momentum") != "adam"

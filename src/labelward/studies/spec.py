@@ -313,16 +313,12 @@ class Study:
         )
 
     def attack_of(self, column: MetricColumn, dataset: StudyDataset) -> ComponentSpec:
-        """Return the attack of a column as configured for a dataset.
-
-        Where parties train with Adam, so does the malicious optimizer: at Adam's rate, steps of SGD would hardly move.
-        """
+        """Return the attack of a column as configured for a dataset."""
         kind, params = column.attack.kind, column.attack.params
         if not kind.endswith("-completion"):
             return column.attack
         tuning = dataset.fine_tuning if params.get("fine_tune") else {}
-        adam = kind == "active-completion" and dataset.model.get("optimizer") == "adam"
-        return ComponentSpec(kind, {**dataset.completion, **tuning, **({"base": "adam"} if adam else {}), **params})
+        return ComponentSpec(kind, {**dataset.completion, **tuning, **params})
 
     def job(self, task: StudyTask, table: str, columns: Sequence[str] = ()) -> Job:
         """Return the job of a task.
