@@ -184,9 +184,9 @@ def _claimed(row: SummaryRow) -> tuple[float | None, float]:
 
 
 def _per_gradient(row: SummaryRow) -> float | None:
-    return (
-        min((epsilon for epsilon, _ in _epsilons(row, ("gradient",))), default=None) if row.behavior is None else None
-    )
+    if row.behavior is not None:
+        return None
+    return min((epsilon for epsilon, _ in _epsilons(row, ("gradient",))), default=None)
 
 
 def _epsilons(row: SummaryRow, private: Collection[str]) -> Iterator[tuple[float, float]]:
