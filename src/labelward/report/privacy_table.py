@@ -8,14 +8,13 @@ from statistics import NormalDist, fmean, stdev
 
 import msgspec
 
-from labelward.job.components import ComponentSpec
 from labelward.metrics.epsilon_bound import CONFIDENCE
 from labelward.metrics.reconstruction import ReconstructionAdvantage
 from labelward.report.formatting import NOTHING, decimals
 from labelward.report.plots import Image, ScaleMark, scale_plot
 from labelward.report.summary import SummaryRow
 from labelward.report.tables import ReportTable
-from labelward.runs.short_names import budget_scopes
+from labelward.runs.schema import budgets
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,10 +191,9 @@ def _per_gradient(row: SummaryRow) -> float | None:
 def _epsilons(row: SummaryRow, private: Collection[str]) -> Iterator[tuple[float, float]]:
     """Yield each epsilon, with its delta, that is one of label differential privacy of what is named."""
     for given in row.chain:
-        params = {name: value for name, value in given.items() if name != "kind"}
-        for name, scope in budget_scopes(ComponentSpec(given["kind"], params)).items():
-            if scope.private in private and params.get(name) is not None:
-                yield params[name], params.get("delta") or 0.0
+        for _, _, epsilon, scope in budgets([given]):
+            if scope.private in private:
+                yield epsilon, given.get("delta") or 0.0
 
 
 def _guarantee(line: AttackerPrivacy) -> str:

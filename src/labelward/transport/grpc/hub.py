@@ -246,8 +246,8 @@ class Hub:
 
     def leave(self, member: Member) -> None:
         """Remove a connection that has ended."""
-        reason = str(member.closed[0]) if member.closed else LOST
-        member.close(reason)
+        member.close(LOST)
+        reason = str(member.closed[0])
         key = (member.register.run, member.register.party)
         with self._lock:
             present = self._members.get(key) is member
