@@ -55,6 +55,7 @@ def found(rows: list[Any]) -> list[dict[str, Any]]:
 SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in (1, 3, 4, 5, 6, 8, 12)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [2, *SLOW])
 @pytest.mark.parametrize("shared", [True, False])
 def test_all_cells_follow_from_a_shared_start_and_none_from_a_private_one(
@@ -91,6 +92,7 @@ def test_other_networks_with_a_shared_start(model: dict[str, Any], tmp_path: Pat
     assert leakage["wrong"] < 0.01
 
 
+@pytest.mark.slow
 def test_after_a_defense_only_the_first_batch_is_inverted(tmp_path: Path) -> None:
     with shared_starts():
         audit(job(3, defense=[{"kind": "noisy-gradients", "scale": 0.1}]), tmp_path, explained=False)
@@ -139,6 +141,7 @@ def attack(view: View, own: AttackerData, **params: Any) -> ColumnGuess:
     return EmbeddingInversion(**params)(view, own, AuxiliaryKnowledge(classes=2), rng=np.random.default_rng(1))
 
 
+@pytest.mark.slow
 def test_a_stored_view_gives_all_columns_up_to_their_units() -> None:
     view, own, truth = stored()
     guess = attack(view, own)

@@ -69,6 +69,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, str],
     }
 
 
+@pytest.mark.slow
 def test_node_sums_tell_every_party_of_the_others_labels(rows: dict[tuple[str, str, str], ResultRow]) -> None:
     for party in "abc":
         leakage = rows["", party, "node-sums"].leakage

@@ -74,6 +74,7 @@ def test_a_coalition_offers_the_candidates_of_all_members():
     assert "objective" in guessed(SplitReplay(steps=5), view, own, 2).notes
 
 
+@pytest.mark.slow
 def test_of_a_sample_of_rows_the_others_follow(monkeypatch):
     parts, labels = cancer()
     view, own = trained(parts, labels, BOOSTED).views["passive"], own_of(parts)

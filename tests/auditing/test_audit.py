@@ -59,6 +59,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_one_row_for_each_seed_variant_attacker_and_attack(finished: Finished) -> None:
     _, rows = finished
     found = {(row.seed, tuple(d["kind"] for d in row.defense), row.party, (row.attack or {})["kind"]) for row in rows}
@@ -346,6 +347,7 @@ for force in (False, True):
 
 
 class TestOutputFolder:
+    @pytest.mark.slow
     def test_one_audit_at_a_time(self, job: Jobs, tmp_path: Path) -> None:
         """Whether the second is to replace the first or not."""
         out, job_file, told = tmp_path / "out", tmp_path / "job.toml", list[str]()

@@ -74,6 +74,7 @@ def test_a_coalition_knows_at_least_what_each_member_knows(colluding: tuple[Path
     assert last[TOGETHER].groups >= max(last["telco"].groups, last["shop"].groups) - 1e-12
 
 
+@pytest.mark.slow
 def test_the_report_names_the_coalition(colluding: tuple[Path, list[ResultRow]], tmp_path: Path) -> None:
     page = write_report(shutil.copytree(colluding[0], tmp_path / "audit")).read_text()
     assert TOGETHER in page

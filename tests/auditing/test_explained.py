@@ -101,6 +101,7 @@ def read(folder: Path) -> Explanations:
     return found
 
 
+@pytest.mark.slow
 def test_each_run_of_the_first_seed_is_looked_at(tables: Path) -> None:
     folders = sorted(tables.glob("runs/*/*"))
     assert len(folders) == 2 * 2 * 2
@@ -110,6 +111,7 @@ def test_each_run_of_the_first_seed_is_looked_at(tables: Path) -> None:
             assert [each.party for each in read(folder).embeddings] == ["telco"]
 
 
+@pytest.mark.slow
 def test_training_brings_labels_together_and_the_untrained_bottom_is_the_same_in_all_runs(tables: Path) -> None:
     honest, other = read(tables / "runs/none/2"), read(tables / "runs/none/2-telco-malicious-optimizer")
     defended = read(tables / "runs/gradient-compression-keep-0.5/2")
@@ -128,6 +130,7 @@ def test_training_brings_labels_together_and_the_untrained_bottom_is_the_same_in
     assert points.max() == 1000
 
 
+@pytest.mark.slow
 def test_the_report_draws_them(tables: Path) -> None:
     text = write_report(tables).read_text(encoding="utf-8")
     assert ">Labels in the bottom" in text
@@ -137,6 +140,7 @@ def test_the_report_draws_them(tables: Path) -> None:
     assert "Grad-CAM" not in text
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_named(tables: Path, tmp_path: Path) -> None:
     (tmp_path / EXPLANATIONS_FILE).write_text('{"format": 2}')
     with refused(FileFormatError, "damaged", field=str(tmp_path / "explanations.json")):
@@ -172,6 +176,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
+@pytest.mark.slow
 def test_images_have_maps_that_look_where_the_label_is(images: Path) -> None:
     found = read(images / "runs/none/1")
     assert list(found.evidence) == ["active", "telco"]

@@ -48,6 +48,7 @@ def test_nothing_is_written_unless_asked(
     assert (tmp_path / "run/telco/view").is_dir()
 
 
+@pytest.mark.slow
 def test_it_takes_less_than_half_of_an_audit_s_time(job: Callable[..., Job], tmp_path: Path) -> None:
     small = job(defense=[{"kind": "local-trees"}], run={"seeds": [1]})
     measure(small, with_defaults(small).variants()[1])  # compiled code is loaded

@@ -94,6 +94,7 @@ def test_there_are_fourteen() -> None:
     assert len(BEYOND_REPAIR) >= 14
 
 
+@pytest.mark.slow
 def test_unusable_columns_of_all_parties_are_named_at_once(tmp_path: Path, call: Call) -> None:
     texts = [[f"{letter}{row}" for row in range(120)] for letter in "abc"]
     write_table(tmp_path / "table.csv", a1=texts[0], t0=texts[1], t2=texts[2])
@@ -114,7 +115,9 @@ def test_a_positive_that_is_no_class(tmp_path: Path, call: Call, positive: str) 
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("changed", ["a feature", "a label", "a row more"])
+@pytest.mark.parametrize(
+    "changed", ["a feature", *(pytest.param(each, marks=pytest.mark.slow) for each in ("a label", "a row more"))]
+)
 def test_an_audit_does_not_grow_over_changed_data(tmp_path: Path, call: Call, changed: str) -> None:
     write_table(tmp_path / "table.csv")
     job = write_job(tmp_path, changes={"seeds = [1, 2]": "seeds = [1]"})

@@ -196,6 +196,7 @@ def test_report_tells_what_is_missing(tmp_path: Path, call: Call, audited: Path)
     assert result.stderr.startswith("warning: ")
 
 
+@pytest.mark.slow
 def test_train_then_predict_in_a_new_process(tmp_path: Path, call: Call, job: Path) -> None:
     run = tmp_path / "run"
     result = call("train", job, "--out", run, "--defense", "id-lmid-xi-0.1", "--seed", 1)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from labelward.cli.app import app
 
 
+@pytest.mark.slow
 def test_it_tells_which_kernel_runs_and_how_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LABELWARD_KERNEL", "gmpy2")
     told = CliRunner().invoke(app, ["doctor", "--json"])

@@ -89,9 +89,8 @@ def job_of(name: str, **sections: Any) -> Job:
     return parse_job({"data": {"table": name}, "parties": HALVES, **sections})
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=pytest.mark.slow if each == "criteo_8k" else ()) for each in SMALL]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
 def test_five_lines_are_a_job(stand_in: Callable[[str], pa.Table], tmp_path: Path, name: str) -> None:
     """Loaded with the default model and audited with a small one, as the command line does."""
     stand_in(name)

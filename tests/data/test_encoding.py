@@ -163,6 +163,7 @@ def test_names_with_equal_signs():
 cells = st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", "", "NA", "é", "B"])), min_size=12, max_size=40)
 
 
+@pytest.mark.slow
 @given(cells)
 def test_codes_and_dummies_equal_those_of_pandas(values):
     frame = pd.DataFrame({"c": pd.Series(values, dtype="string")})

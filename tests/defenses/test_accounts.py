@@ -261,7 +261,14 @@ class Shares:
         return np.tile(counts / counts.sum(), (len(values), 1))
 
 
-@pytest.mark.parametrize("policy", [RandomizedLabels(epsilon=1.0), LpMst(epsilon=1.0), LpMst(epsilon=1.0, stages=3)])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        RandomizedLabels(epsilon=1.0),
+        LpMst(epsilon=1.0),
+        pytest.param(LpMst(epsilon=1.0, stages=3), marks=pytest.mark.slow),
+    ],
+)
 def test_noisy_labels_of_neighbors_are_as_likely_up_to_epsilon(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every path of the code that draws, with odds of 3 to 1 for e^epsilon, and every pair of neighbors of 3 labels."""
     monkeypatch.setattr(mechanisms, "odds", lambda epsilon: Odds(3, 1))

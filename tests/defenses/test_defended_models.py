@@ -31,6 +31,7 @@ KINDS: dict[str, Callable[[], TreeModel]] = {
 }
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**20),
     kind=st.sampled_from(sorted(KINDS)),

@@ -174,6 +174,7 @@ def test_what_cannot_be_used_is_named(
     assert about in caught.value.reason
 
 
+@pytest.mark.slow
 def test_trees_need_no_torch_and_networks_say_which_extra_brings_it() -> None:
     code = (
         "import sys\nimport numpy as np\n"

@@ -91,13 +91,13 @@ def test_rows_in_blocks_outlive_the_workers_that_held_them(pool: PaillierEngine)
 
 @pytest.mark.parametrize("end", ["kill", "close"])
 def test_nobody_hangs_on_a_worker_that_ends_in_the_midst_of_its_work(pool: PaillierEngine, end: str) -> None:
-    private = pool.generate(4096, protection=SecureRandom(), insecure=True)
+    private = pool.generate(3072, protection=SecureRandom(), insecure=True)
     private.encrypt(values(1), LAYOUT)
     caught: list[Exception] = []
 
     def work() -> None:
         try:
-            private.public.encrypt(values(300), LAYOUT)  # some ten seconds of work
+            private.public.encrypt(values(200), LAYOUT)  # some four seconds of work
         except EncryptionError as error:
             caught.append(error)
 
@@ -167,6 +167,7 @@ if "wait" in sys.argv:
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_that_never_closes(tmp_path: Path) -> None:
     """Nothing is imported twice, nothing is left, nothing is printed, even with warnings as errors."""
     (tmp_path / "script.py").write_text(SCRIPT)

@@ -190,7 +190,7 @@ def test_sums_and_seals(fast: str, bits: int, n: int, columns: int, n_groups: in
 
 
 @fast_kernels
-@pytest.mark.parametrize("bits", [2048, 3072, pytest.param(4096, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("bits", [2048, *(pytest.param(bits, marks=pytest.mark.slow) for bits in (3072, 4096))])
 def test_the_sizes_that_are_offered(fast: str, bits: int) -> None:
     """Each operation once at full size; small plaintexts of both signs."""
     numbers = secrets(bits)

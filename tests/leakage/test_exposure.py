@@ -95,7 +95,7 @@ def test_leaves_that_are_the_classes_say_all() -> None:
         assert value == pytest.approx(math.log(2))
 
 
-@pytest.mark.parametrize("candidates", ["global", "node"])
+@pytest.mark.parametrize("candidates", [pytest.param("global", marks=pytest.mark.slow), "node"])
 def test_under_id_lmid_no_visible_node_tells_more_than_xi(candidates: str, job: Jobs, tmp_path: Path) -> None:
     limits = [0.02, 0.1, 0.3, 0.5, 0.9]
     chosen = job(

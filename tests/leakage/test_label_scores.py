@@ -148,6 +148,7 @@ def test_supervised_baselines_learn_from_known_rows_alone(model):
     np.testing.assert_allclose(guess.scores.sum(1), 1)
 
 
+@pytest.mark.slow
 def test_the_upper_bound_says_of_each_row_what_others_labels_tell():
     """Columns that say nothing give chance, although every label is learned from."""
     import torch
@@ -207,6 +208,7 @@ def test_a_known_row_that_is_not_the_view_s_is_refused(tmp_path):
         read_known(known, ["0", "3"], "label")
 
 
+@pytest.mark.slow
 def test_the_upper_bound_takes_classes_of_a_single_row():
     import torch
 

@@ -73,6 +73,7 @@ def leak(row: ResultRow) -> dict[str, Any]:
     return row.leakage
 
 
+@pytest.mark.slow
 def test_each_attack_has_a_row_with_what_it_is_compared_with(nets: Finished) -> None:
     _, rows = nets
     assert len(listed(rows)) == 8
@@ -319,6 +320,7 @@ def test_only_the_parties_that_are_named_attack(job: Callable[..., Job], tmp_pat
     assert runs == {"1", f"1-{SLUG}"}
 
 
+@pytest.mark.slow
 def test_baselines_are_learned_once_for_attacks_that_know_the_same_rows(
     job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ def test_classes_are_matched_with_one_group_each():
     assert cluster_chance(guess, truth)["matched_accuracy"] < (2 / 3 + 3 / 5) / 2
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(small)
 def test_chance_is_the_mean_over_all_permutations(pair):

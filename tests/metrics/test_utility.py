@@ -57,6 +57,7 @@ def test_three_classes_by_hand() -> None:
     assert found["logloss"] == pytest.approx(-np.mean(np.log([0.6, 0.4, 0.6, 0.1])))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=8))
 def test_a_row_of_weight_two_counts_as_two_rows(rows: list[tuple[int, float, float]]) -> None:
     rows = [*rows, (0, 0.2, 0.4), (1, 0.3, 0.9), (2, 0.5, 0.1)]

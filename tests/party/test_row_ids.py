@@ -60,7 +60,8 @@ def test_another_order(rows: int) -> None:
     assert "the order differs" in error.reason
 
 
-@pytest.mark.parametrize("most", [120, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [120, 300])
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 299), st.randoms(use_true_random=False))
 @settings(max_examples=10, deadline=None)
 def test_the_count_is_exact(most: int, mine: int, theirs: int, both: int, draw: Random) -> None:

@@ -46,6 +46,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "forest": {"kind": "forest", "trees": 3, "depth": 3, "row_fraction": 0.7, "replace": True},
 }
 
+SLOW = {"some rows and columns", "mixed", "candidates of the node", "forest without splits"}
+
 
 def table(folder: Path, rows: int = 400, *, regression: bool = False, classes: int = 2) -> str:
     """Write a table with missing values, a mostly constant column and a categorical one; return its path."""
@@ -106,7 +108,9 @@ def check_exactly(job: Job, out: Path) -> None:
     model.engine.close()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape", [pytest.param(each, marks=pytest.mark.slow if each in SLOW else ()) for each in SHAPES]
+)
 def test_the_first_trees_are_estimated_exactly(shape: str, tmp_path: Path) -> None:
     check_exactly(job_of(tmp_path, SHAPES[shape]), tmp_path / "out")
 
@@ -117,6 +121,7 @@ def test_the_lattice_engine_is_estimated_exactly(tmp_path: Path) -> None:
     check_exactly(job_of(tmp_path, SHAPES["boosted"], encryption=lattice), tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_rows_encrypted_again_for_a_level_count_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held, prepare = [0], SpacedRows._prepare
 
@@ -136,6 +141,7 @@ def test_rows_encrypted_again_for_a_level_count_as_memory(tmp_path: Path, monkey
         assert told[name] <= max(held) < told[name] + polynomial
 
 
+@pytest.mark.slow
 def test_classes_in_one_tree_and_apart_are_estimated_exactly(tmp_path: Path) -> None:
     for strategy in ("multi_output_tree", "one_output_per_tree"):
         folder = tmp_path / strategy
@@ -161,6 +167,7 @@ def test_later_trees_are_like_the_first(tmp_path: Path) -> None:
     assert sum(expected.bytes.values()) == pytest.approx(cost.bytes, rel=0.25)
 
 
+@pytest.mark.slow
 def test_rows_beyond_the_sample_are_scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("labelward.planning.dry_run._CELLS", 1)
     monkeypatch.setattr("labelward.planning.dry_run._LEAST_ROWS", 300)
@@ -177,6 +184,7 @@ def test_rows_beyond_the_sample_are_scaled(tmp_path: Path, monkeypatch: pytest.M
     model.engine.close()
 
 
+@pytest.mark.slow
 def test_rows_in_many_blocks_and_stretches_are_estimated_exactly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +198,7 @@ def test_rows_in_many_blocks_and_stretches_are_estimated_exactly(
         check_exactly(job_of(folder, forest, rows=600, encryption=engine), folder / "out")
 
 
+@pytest.mark.slow
 def test_defenses_act_as_they_do_in_the_run(tmp_path: Path) -> None:
     """A defense that refuses splits makes trees smaller, and those of the dry run likewise."""
     job = job_of(tmp_path, {"trees": 2, "depth": 3}, defense=[{"kind": "id-lmid", "xi": 0.02}])
@@ -311,6 +320,7 @@ def test_own_sums_overlap_only_if_all_parties_may_own_the_splits(mode: str, adds
     assert told.seconds == pytest.approx(8.0 if adds else 5.0, abs=0.1)  # what is sent takes next to no time
 
 
+@pytest.mark.slow
 def test_prepared_rows_beyond_the_limit_are_not_in_memory(tmp_path: Path) -> None:
     job = job_of(tmp_path, {"trees": 1, "depth": 2}, rows=3000)
     limited = job_of(tmp_path, {"trees": 1, "depth": 2}, rows=3000, encryption={**PAILLIER, "memory_limit": 1000})

@@ -32,6 +32,7 @@ def sums_of(made: Engine, bits: int, values: NDArray[np.int64], groups: NDArray[
     return private.decrypt(sealed).tolist(), public.counts.additions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BITS)
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(2, 60), columns=st.integers(1, 5))

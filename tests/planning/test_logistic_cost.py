@@ -37,6 +37,7 @@ def job_file(folder: Path, kind: str = "logistic", more: str = "batch_size = 64\
     return path
 
 
+@pytest.mark.slow
 def test_operations_and_bytes_are_those_of_the_training(tmp_path: Path) -> None:
     job = load_job(job_file(tmp_path))
     found = estimate_logistic(job, seed=1)

@@ -116,7 +116,7 @@ def assert_joined(data: VerticalDataset, ended: SimulationResult, joined: Joined
         pytest.param(
             {"bank": 0.3, "clinic": 0.7}, THREE, 'label_skew = "classes"\nlabel_concentration = 0.5', id="skewed"
         ),
-        pytest.param(dict.fromkeys(TEN, 0.1), TEN, "", id="ten"),
+        pytest.param(dict.fromkeys(TEN, 0.1), TEN, "", id="ten", marks=pytest.mark.slow),
     ],
 )
 def test_without_noise_it_is_the_joined_model(

@@ -66,9 +66,9 @@ def check_equal(ended: SimulationResult, data: VerticalDataset, params: Pivot) -
         (PARTIES, PLAIN, {}),
         pytest.param(PARTIES, SMALL_KEY, {}, marks=pytest.mark.slow),  # "two" has the key, too
         (TWO, SMALL_KEY, {"depth": 2}),
-        (FIVE, PLAIN, {"depth": 3, "min_node_rows": 2}),
+        pytest.param(FIVE, PLAIN, {"depth": 3, "min_node_rows": 2}, marks=pytest.mark.slow),
         pytest.param(FIVE, PLAIN, {"depth": 4, "min_node_rows": 2}, marks=pytest.mark.slow),
-        (PARTIES, PLAIN, {"candidates": "all", "depth": 2}),
+        pytest.param(PARTIES, PLAIN, {"candidates": "all", "depth": 2}, marks=pytest.mark.slow),
         (PARTIES, PLAIN, {"min_rows": 25}),
         (PARTIES, PLAIN, {"statistical_bits": 45}),
     ],
@@ -124,6 +124,7 @@ def made_columns(rows: int = 240, classes: int = 3) -> dict[str, Any]:
     return {"x0": x[:, 0], "x1": x[:, 1], "color": color, "shape": shape, "label": np.minimum(label, classes - 1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 def test_categories_missing_values_and_more_classes(classes: int) -> None:
     parties = {"active": ["x1"], "telco": ["x0", "shape"], "shop": ["color"], "dealer": []}
@@ -163,6 +164,7 @@ def payloads(ended: SimulationResult) -> dict[tuple[Any, ...], bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_shares_differ_between_runs_and_the_tree_does_not() -> None:
     """No message under masks is sent twice, in two runs or to two parties but where all must get the same."""
     job = job_of(encryption=SMALL_KEY, depth=2, bins=8)
@@ -231,6 +233,7 @@ def test_who_receives_what() -> None:
         assert {"MaskedShares", "MaskedStatistics", "SplitNodes"} <= kinds[party]
 
 
+@pytest.mark.slow
 def test_predictions_of_a_trained_model_need_the_dealer_and_no_key() -> None:
     job = job_of(encryption=SMALL_KEY, depth=2)
     data = data_of(job)
@@ -349,7 +352,7 @@ def test_who_sends_what_cannot_be_is_named(lie: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(simulation, "Participant", made)
     job = job_of(encryption=SMALL_KEY, depth=1, bins=4)
     with pytest.raises(PeerError) as caught:
-        trained(job, data_of(job))
+        trained(job, data_of(job, rows=100))
     assert caught.value.peer == liar
 
 

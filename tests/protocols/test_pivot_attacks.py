@@ -77,6 +77,7 @@ def test_masked_sums_tell_nothing_of_the_sums(
     assert (max(difference, level) < bound) == masked, (difference, level, bound)
 
 
+@pytest.mark.slow
 def test_ciphertexts_of_children_do_not_show_which_rows_they_have() -> None:
     """Of a child's rows no ciphertext is one of the parent's, and quadratic residuosity is the same for all.
 

@@ -168,6 +168,7 @@ def test_cut_again_and_again(tmp_path: Path, name: str) -> None:
         assert_same(run.finish(*some_cuts(calm, 5, seed)), calm)
 
 
+@pytest.mark.slow
 def test_under_encryption(tmp_path: Path) -> None:
     """Each attempt makes its own key; no checkpoint holds one."""
     for name in ("boosted", "a forest of bags"):

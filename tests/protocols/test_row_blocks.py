@@ -48,7 +48,16 @@ def rows_of(run: Run, party: str, kind: type[Any]) -> list[tuple[tuple[int, ...]
     return [(step, message) for message, step in map(decode, run.frames_to(party)) if isinstance(message, kind)]
 
 
-@pytest.mark.parametrize("kind", ["two classes", "three classes, a tree each", "forest of quantities"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "two classes",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("three classes, a tree each", "forest of quantities")
+        ),
+    ],
+)
 def test_many_blocks_give_the_run_of_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shares, margins and decrypted sums to the last bit; rows drawn several times, trees side by side."""
     targets, params = KINDS[kind]
@@ -131,8 +140,9 @@ def test_a_party_that_joins_a_forest_later_gets_the_rows_of_the_others() -> None
     assert run.active.counts.encryptions == 60
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("forest", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("forest", [False, True])
 def test_a_run_that_goes_on_sends_rows_anew(tmp_path: Path, forest: bool) -> None:
     """Cut among the blocks of a tree, at either side; the views tell what those of a whole run tell."""
     parts = make_parts(55, 60, {"active": 1, "left": 2})

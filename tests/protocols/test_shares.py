@@ -150,7 +150,7 @@ sys.stdout.write(margins.tobytes().hex())
 """
 
 
-@pytest.mark.parametrize("mode", ["one-round", "levels"])
+@pytest.mark.parametrize("mode", ["one-round", pytest.param("levels", marks=pytest.mark.slow)])
 def test_prediction_in_a_new_process_from_stored_shares(setting: Setting, run: Run, folder: Path, mode: str) -> None:
     assert setting.test is not None
     for party, x in setting.test.items():

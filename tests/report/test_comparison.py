@@ -63,6 +63,7 @@ def test_two_audits(audits: tuple[Path, Path], tmp_path: Path) -> None:
     assert "<b>" not in page
 
 
+@pytest.mark.slow
 def test_three_audits_and_other_data(audits: tuple[Path, Path], tmp_path: Path) -> None:
     other = tmp_path / "small"
     audit(parse_job(JOB.replace("breast_cancer", "digits").replace("[1, 2]", "[1]")), other)

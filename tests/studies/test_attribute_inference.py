@@ -91,6 +91,7 @@ def _small() -> Study:
     )
 
 
+@pytest.mark.slow
 def test_the_study_s_second_step_takes_the_labels_of_its_first(tmp_path: Path) -> None:
     study = _small()
     result = run_study(study, tmp_path / "study")

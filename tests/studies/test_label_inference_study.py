@@ -219,6 +219,7 @@ def test_a_quick_study_fills_its_page(tmp_path: Path) -> None:
     assert "tolerances and claims hold" in report.verdict()
 
 
+@pytest.mark.slow
 def test_further_metrics_have_rows_of_their_own(tmp_path: Path) -> None:
     study = replace(
         QUICK,

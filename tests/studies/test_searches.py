@@ -76,6 +76,7 @@ def test_searches_of_a_start_have_its_private_draws(folder: Path) -> None:
         assert stored_seeds(folder / "searches" / "synthetic1" / name / "0") == start
 
 
+@pytest.mark.slow
 def test_the_page_shows_fronts_and_generations(folder: Path) -> None:
     result = run_study(tiny(), folder)  # nothing is left to run
     report = StudyReport(result, folder)

@@ -155,6 +155,7 @@ def test_a_stopped_study_resumes_to_the_same_end(whole: Path, tmp_path: Path) ->
     assert {path: path.read_bytes() for path in kept} == kept
 
 
+@pytest.mark.slow
 def test_more_parts_and_seeds_are_added_to_what_is_there(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "study"
     first = run_study(TINY, out, parts=["table 1"], seeds=1)
@@ -322,7 +323,10 @@ def _tasks(study: Study) -> list[StudyTask]:
 STUDIES = [each for study in load_studies().values() for each in (study, study.full) if each is not None]
 
 
-@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+@pytest.mark.parametrize(
+    "study",
+    [pytest.param(each, id=each.name, marks=pytest.mark.slow if each.name == "id2graph" else ()) for each in STUDIES],
+)
 def test_every_job_of_a_study_can_be_run(study: Study) -> None:
     for task in _tasks(study):
         job = with_defaults(study.job(task, "any.parquet", [f"p{at}" for at in range(784)]))

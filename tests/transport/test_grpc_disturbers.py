@@ -96,7 +96,11 @@ def registrations(telco: Network) -> None:
 
 
 @pytest.mark.parametrize(
-    "disturb", [garbage, forged, greetings, controls, losses, refusals, notes, broken, useless, registrations]
+    "disturb",
+    [
+        *(garbage, forged, refusals, useless, registrations),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (greetings, controls, losses, notes, broken)),
+    ],
 )
 def test_a_disturber_ends_the_run_within_seconds_by_name(disturb: Callable[[Network], None]) -> None:
     """The other parties' patience is a minute."""
@@ -127,6 +131,7 @@ def test_a_disturber_ends_the_run_within_seconds_by_name(disturb: Callable[[Netw
             done.set()
 
 
+@pytest.mark.slow
 def test_a_run_beside_heartbeats_and_messages_is_not_blamed() -> None:
     """Much traffic of short messages, and connections that are lost again and again."""
     with networks(THREE) as made:

@@ -166,6 +166,7 @@ class Mischief:
             self._post(self._held.pop(self._draw.randrange(len(self._held))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_lost_doubled_reordered_and_changed_envelopes(seed: int) -> None:
     """Nothing that is not what was sent gets through; what was lost is sent again."""

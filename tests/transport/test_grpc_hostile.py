@@ -60,7 +60,7 @@ def test_a_probe_puts_no_key_on_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     assert found == []
 
 
-@pytest.mark.parametrize("size", [1 << 13, 1])
+@pytest.mark.parametrize("size", [1 << 13, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("ahead", [False, True], ids=["taking part", "of an attempt to come"])
 def test_a_peer_that_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatch, size: int, ahead: bool) -> None:
     """What it sends is held within bounds, however it is cut up, and the run ends with its name."""
@@ -93,6 +93,7 @@ def test_a_peer_that_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatc
     assert any(told["peer"] == "telco" for told in log.of("refused"))
 
 
+@pytest.mark.slow
 def test_a_party_with_many_connections_leaves_room_for_the_others_at_a_relay() -> None:
     """Each would be of another run, for all that the relay can know."""
     parties, made, logs = ("bank", "telco"), [], [Log() for _ in range(30)]

@@ -128,7 +128,7 @@ def test_what_a_relay_repeats_is_not_said_to_be_the_partys() -> None:
     assert "whoever passes them on" in blamed(pair)[1]
 
 
-@pytest.mark.parametrize("told", [("bank",), TWO])
+@pytest.mark.parametrize("told", [("bank",), pytest.param(TWO, marks=pytest.mark.slow)])
 def test_reconnections_with_full_windows_blame_nobody(told: tuple[str, ...]) -> None:
     """All that is under way is lost each time; both sides learn of it, or one alone, as behind a relay."""
     pair = Pair()

@@ -62,8 +62,11 @@ def test_expected_reaches_are_near_those_of_a_smooth_function() -> None:
     assert np.abs(Surrogate(known, reached).expected(new) - np.maximum(truth, floor)).mean() < 0.03
 
 
-@pytest.mark.parametrize("scale", [1.0, 1000.0])
-@pytest.mark.parametrize(("noise", "ahead"), [(0.02, 10), (0.1, 6), (0.3, 2.5), (0.6, 1.7)])
+@pytest.mark.parametrize("scale", [pytest.param(1.0, marks=pytest.mark.slow), 1000.0])
+@pytest.mark.parametrize(
+    ("noise", "ahead"),
+    [(0.1, 6), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((0.02, 10), (0.3, 2.5), (0.6, 1.7)))],
+)
 def test_the_expected_improvement_is_that_of_outcomes(noise: float, ahead: float, scale: float) -> None:
     """Over 300 tables of 20 settings: the most promising one adds as much as it promised, and more than others."""
     rng, hoped, gained, random = np.random.default_rng(5), list[float](), list[float](), list[float]()

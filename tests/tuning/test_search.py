@@ -166,6 +166,7 @@ def dtlz2(x: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(float((1 + g) * each) for each in (np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)))
 
 
+@pytest.mark.slow
 def test_few_settings_are_chosen_by_what_is_expected_of_them_and_apart() -> None:
     """After 20 settings a smooth function of four variables is higher than any of 20 draws have it, on most starts."""
     space = [Variable(name=f"x{at}", low=0, high=1) for at in range(3)] + [Variable(name="w", choices=("a", "b", "c"))]

@@ -56,6 +56,7 @@ def files(result: TuneResult) -> tuple[list[str], tuple[FrontPoint, ...]]:
 # -- figures ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_first_trees_are_a_training_of_that_length(small: Small) -> None:
     for extra in ({}, {"local-trees.count": 0}, {"purity-threshold.threshold": 1.0}):
         make = evaluator(small(sections={"attack": [{"kind": "instance-clustering"}, {"kind": "union"}]}))
@@ -218,6 +219,7 @@ def test_idle_defenses_are_left_out(small: Small) -> None:
 # -- the search -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_search_from_a_job_file_to_its_page(small: Small, tmp_path: Path) -> None:
     path, out = tmp_path / "job.toml", tmp_path / "out"
     path.write_text(small(confirm=2, evaluations=4, constraints={"leakage": 0.9}).to_toml())

@@ -262,6 +262,7 @@ def learner(rows: int, labels: NDArray[np.int64], parts: Mapping[str, NDArray[An
     return OwnColumnsNet(ctx=ctx, params=given.params, inputs=given.held("bank"), labels=given.targets())
 
 
+@pytest.mark.slow
 def test_no_model_saw_the_label_of_a_row_that_it_predicts() -> None:
     """Labels drawn at random are no better than chance out of fold, and learned by heart in fold."""
     from sklearn.metrics import roc_auc_score
