@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from labelward.data import load_dataset
 from labelward.defenses.label_dp_sums import LabelDPSums
 from labelward.defenses.partial_dp import PartialDP
 from labelward.errors import PolicyError
+from labelward.federation.components import make_engine, with_defaults
+from labelward.federation.simulation import simulate_job
+from labelward.job import parse_job
+from labelward.party.context import no_progress
 from labelward.policy.base import PolicyContext
 from labelward.policy.chain import PolicyChain
 from labelward.policy.holder_points import HolderSums, LeafRelease
@@ -99,8 +105,37 @@ def test_the_account_is_that_of_a_numeric_composition(epsilon: float) -> None:
 def test_all_know_the_noise_of_all() -> None:
     policy = LabelDPSums(epsilon=8.0)
     policy.begin(SETUP, SecureRandom(1))
-    assert policy.sum_noise() == pytest.approx(policy.account()["deviation_of_a_sum"] * math.sqrt(4 / 3))
-    assert PolicyChain([policy, PartialDP()]).sum_noise() == policy.sum_noise()
+    assert policy.sum_noise(SETUP) == pytest.approx(policy.account()["deviation_of_a_sum"] * math.sqrt(4 / 3))
+    assert PolicyChain([policy, PartialDP()]).sum_noise(SETUP) == policy.sum_noise(SETUP)
+
+
+@pytest.mark.parametrize(
+    ("engine", "aggregation"),
+    [
+        ({"engine": "plain", "insecure": True}, "paillier"),
+        ({"engine": "plain", "insecure": True}, "masks"),
+        ({"engine": "paillier", "bits": 512, "insecure": True}, "paillier"),
+    ],
+    ids=["plain", "masks", "paillier"],
+)
+@pytest.mark.parametrize("epsilon", [0.01, 0.5])
+def test_sums_have_room_for_the_noise(epsilon: float, engine: dict[str, Any], aggregation: str) -> None:
+    """However much of it there is, no honest party is blamed for a sum beyond its bound."""
+    model = {"kind": "pivodl", "trees": 2, "depth": 2, "bins": 4, "aggregation": aggregation}
+    section = {"table": "breast_cancer", "labels": {"active": 0.4, "telco": 0.6}}
+    parties = {"active": 0.4, "telco": 0.3, "shop": 0.3}
+    defense = {"kind": "label-dp-sums", "epsilon": epsilon}
+    job = with_defaults(
+        parse_job({"data": section, "parties": parties, "model": model, "encryption": engine, "defense": [defense]})
+    )
+    made = make_engine(job.encryption)
+    try:
+        ended = simulate_job(job, load_dataset(job, 1), job.variants()[-1], made, None, seed=1, progress=no_progress)
+    finally:
+        made.close()
+    (account, *_) = (each for each in ended.views["telco"].applied() if each["kind"] == "label-dp-sums")
+    assert account["changed_values"] > 0
+    assert account["spent"] == epsilon
 
 
 def test_they_need_a_run_and_several_holders() -> None:

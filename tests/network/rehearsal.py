@@ -28,12 +28,11 @@ class Network:
     def __init__(self, folder: Path, case: Case, share: Any) -> None:
         self.folder, self.case, self.made, self._share = folder, case, Companies(folder, case), share
 
-    def train(self, party: str) -> Any:
+    def train(self, party: str, **options: Any) -> Any:
         path, run = self.made.job(party), self.made.run(party)
         variant = defended(path) if "[[defense]]" in path.read_text() else None
-        return train_as_party(
-            load_job(path), party, run, seed=1, join=partial(connect, folder=run), variant=variant, log=silent
-        )
+        join = partial(connect, folder=run)
+        return train_as_party(load_job(path), party, run, seed=1, join=join, variant=variant, log=silent, **options)
 
     def predict(self, party: str) -> Any:
         out = self.folder / "there.parquet" if party == self.case.parties[0] else None

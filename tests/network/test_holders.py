@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos import SPREAD, Fault, Plan, play
+from chaos import SPREAD, SUMS, Fault, Plan, play
 from companies import Case, companies, defended, together
 from holder_kills import killed
 from rehearsal import Network
 from troubled import Weather
 from undisturbed import Undisturbed
 
-from labelward.errors import HandshakeError, JobError, PeerError
+from labelward.errors import HandshakeError, JobError, LabelwardError, OutputError, PeerError
 from labelward.party.view import View
 from labelward.protocols.pivodl.share import PivodlShare
+from labelward.protocols.pivodl.tree import Tree
 from refusals import refused
 
 pytestmark = pytest.mark.network
@@ -122,6 +123,38 @@ def test_different_defenses_end_all_processes(tmp_path: Path) -> None:
         running = {party: made.start(party, *more.get(party, ())) for party in CASE.parties}
         assert {process.wait() for process in running.values()} == {2}, made.told()
         assert all("defense" in process.errors.splitlines()[-1] for process in running.values()), made.told()
+
+
+@pytest.mark.parametrize("restart", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_all_labels_pay_twice_where_one_holder_lost_its_noise(
+    restart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One begins anew with --force: other noise of its own gives other trees, and sums of others with other noise.
+
+    The others restart from a checkpoint, or have none yet.
+    """
+    monkeypatch.chdir(tmp_path)
+    network = Network(tmp_path, replace(CASE, active=SUMS), PivodlShare)
+    own_sums, lives = Tree._own_sums, [1]
+
+    def dying(tree: Tree, exact: Any, part: int) -> Any:
+        ended = tree.tree > 0 if restart else tree.depth > 0
+        if lives[0] == 1 and tree.ctx.party == "shop" and ended:
+            raise OutputError("no room", code="unwritable")
+        return own_sums(tree, exact, part)
+
+    monkeypatch.setattr(Tree, "_own_sums", dying)
+    assert all(isinstance(each, LabelwardError) for each in together(CASE.parties, network.train).values())
+    lives[0] = 2
+
+    def again(party: str) -> Any:
+        return network.train(party, **({"force": True} if party == "shop" else {"restart": restart}))
+
+    assert {each.stage for each in together(CASE.parties, again).values()} == {"closed"}
+    for party in CASE.parties:
+        view = View.load(network.made.run(party) / party / "view")
+        (account,) = (each for each in view.applied() if each["kind"] == "label-dp-sums" and each["stage"] == "end")
+        assert (account["spent"], account["spent_before"]) == (16.0, 8.0), party
 
 
 def test_classes_over_a_network_are_named(tmp_path: Path) -> None:

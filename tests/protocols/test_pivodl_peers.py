@@ -13,7 +13,7 @@ from test_pivodl import THREE, job_of, made_table
 
 import wiring
 from labelward.data import load_dataset
-from labelward.errors import LabelwardError, PeerError, PolicyError
+from labelward.errors import JobError, LabelwardError, PeerError, PolicyError
 from labelward.federation import model, simulation
 from labelward.federation.components import check_job, make_engine, model_family, policy_chains, with_defaults
 from labelward.federation.model import FederatedModel
@@ -148,6 +148,24 @@ def test_noise_on_sums_of_quantities() -> None:
     chains = policy_chains(job, Variant((ComponentSpec("label-dp-sums", {"epsilon": 1.0}),)))
     with refused(PolicyError, "inapplicable", value="label-dp-sums"):
         model_family(job.model).check(load_dataset(job, 1), chains)
+
+
+def test_noise_that_no_sum_has_room_for() -> None:
+    job = job_of(LABELS, THREE, model=MODEL)
+    chains = policy_chains(job, Variant((ComponentSpec("label-dp-sums", {"epsilon": 1e-14, "delta": 1e-300}),)))
+    with refused(PolicyError, "range", field="defense 'label-dp-sums' epsilon", value=1e-14):
+        model_family(job.model).check(load_dataset(job, 1), chains)
+
+
+@pytest.mark.parametrize("kind", ["partial-dp", "label-dp-sums"])
+@pytest.mark.parametrize("party", ["bank", "clinic", "shop"])
+def test_a_defense_of_one_party_protects_nobody(kind: str, party: str) -> None:
+    """The sums of the others carry no noise, or leaf weights differ between parties."""
+    plain = job_of(LABELS, THREE)
+    spec = ComponentSpec(kind, {"party": party, "epsilon": 1.0})
+    job = Job(data=plain.data, parties=plain.parties, model=plain.model, defenses=(Variant((spec,), 1),))
+    with refused(JobError, "conflict", field="[[defense]] 1: party", value=party):
+        with_defaults(job)
 
 
 def test_two_parties_are_told_what_they_learn() -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -22,6 +23,7 @@ from labelward.defenses.label_dp import LpMst, RandomizedLabels
 from labelward.defenses.label_dp_sums import LabelDPSums
 from labelward.defenses.leakage_meter import LeakageBudget, LeakageMeter, MonitorConfig
 from labelward.defenses.local_trees import LocalTrees
+from labelward.defenses.noisy_gradients import NoisyGradients
 from labelward.errors import HandshakeError, InputError, LabelwardError, OutputError, PolicyError
 from labelward.party.checkpoint import NOISE_FILE, Checkpoints
 from labelward.party.noise_record import read_draws, record_draws, supersede_draws, with_earlier_cost
@@ -525,6 +527,62 @@ def test_a_superseded_draw_is_charged_though_a_row_has_come(policy: Policy, tmp_
     delta = read_draws(record)[0].delta
     assert charged == {"spent": 2.0, "spent_before": 1.0} | ({"delta_before": delta} if delta else {})
     assert delta == getattr(policy, "delta", 0.0)
+
+
+class Drawn(msgspec.Struct):
+    """What a party drew before training."""
+
+
+@pytest.mark.parametrize(
+    ("policy", "charged"),
+    [
+        (RandomizedLabels(epsilon=1.0), {"spent": 1.0}),  # the labels are the same, whatever peers do
+        (LabelDPSums(epsilon=1.0), {"spent": 2.0, "spent_before": 1.0, "delta_before": 1e-5}),
+        (
+            NoisyGradients(distribution="gaussian", epsilon=1.0, delta=1e-5, clip=0.1),
+            {"spent": 2.0, "spent_before": 1.0, "delta_before": 1e-5},
+        ),
+    ],
+    ids=lambda each: getattr(each, "kind", ""),
+)
+def test_noise_on_what_a_peer_sends_is_charged_anew_where_the_peer_lost_what_it_drew(
+    policy: Policy, charged: dict[str, float], tmp_path: Path
+) -> None:
+    """The own noise is that of before, but on other sums or gradients."""
+
+    def attempt() -> Checkpoints:
+        kept = Checkpoints(tmp_path / "checkpoint")
+        if 0 not in kept.numbers():
+            kept.save(0, Drawn())
+        return kept
+
+    first = attempt()
+    record_draws([policy], first)
+    assert with_earlier_cost({"spent": 1.0}, first) == {"spent": 1.0}
+    alike = attempt()  # all have their checkpoint 0
+    record_draws([policy], alike)
+    assert with_earlier_cost({"spent": 1.0}, alike) == {"spent": 1.0}
+    apart = attempt()
+    apart.rebind({})
+    record_draws([policy], apart)
+    assert with_earlier_cost({"spent": 1.0}, apart) == charged
+    after = attempt()
+    record_draws([policy], after)
+    assert with_earlier_cost({"spent": 1.0}, after) == charged
+
+
+def test_a_draw_that_was_recorded_without_its_cost_gets_it(tmp_path: Path) -> None:
+    """As by versions that had no account of this defense."""
+    record = tmp_path / NOISE_FILE
+    kept = Checkpoints(tmp_path / "checkpoint", noise=record)
+    record_draws([Noisy([])], kept)
+    (draw,) = read_draws(record)
+    policy = LabelDPSums(epsilon=3.0)
+    text = record.read_text()
+    record.write_text(text.replace(f'"{draw.defense}"', f'"{policy.kind}"'))
+    record_draws([policy], kept)
+    (draw,) = read_draws(record)
+    assert (draw.defense, draw.epsilon, draw.delta) == (policy.kind, 3.0, 1e-5)
 
 
 def test_errors_are_those_of_labelward(tmp_path: Path) -> None:

@@ -109,6 +109,13 @@ def test_noise_on_the_sums_of_label_holders_is_a_guarantee_and_that_on_leaf_weig
     assert [(each.claimed, each.delta) for each in found] == [(8.0, 1e-5), (None, 0.0)]
 
 
+def test_noise_of_one_label_holder_alone_is_no_guarantee() -> None:
+    """As a version before allowed it."""
+    chain = ({"kind": "label-dp-sums", "party": "shop", "epsilon": 0.5, "delta": 1e-5},)
+    found = attacker_privacy(summary_table([row(700, 0.1, defense=chain)]))
+    assert [(each.claimed, each.delta) for each in found] == [(None, 0.0)]
+
+
 @pytest.mark.parametrize(("form", "expected"), [("correct", 0.5), ("published", None)])
 def test_a_guarantee_of_each_gradient_is_none_of_the_run(form: str, expected: float | None) -> None:
     chain = ({"kind": "ppdl", "theta": 0.1, "epsilon": 0.5, "form": form},)

@@ -29,6 +29,8 @@ from labelward.privacy.gaussian import ratio_for
 from labelward.privacy.noise import KEY_BYTES
 from labelward.rng import SecureRandom
 
+_MOST_NOISE = 2.0**40  # of which sums have room, 16 deviations, at a precision of 16 bits
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelDPSums(KeyedHolderDefense):
@@ -54,21 +56,32 @@ class LabelDPSums(KeyedHolderDefense):
         """The budget: all sums of the run are counted."""
         return self.epsilon
 
+    def counts_rows(self, setup: PolicyContext) -> frozenset[str]:
+        """Every sum is counted as one that a label moves by its gradient."""
+        return frozenset({"on_own_sums"})
+
     def check(self, setup: PolicyContext) -> None:
         """As :class:`KeyedHolderDefense`; also refuse quantities, of which one may move its gradient by any amount."""
         super().check(setup)
         if not setup.classes:
             raise PolicyError(f"defense {self.kind!r} is for classes", code="inapplicable", value=self.kind)
+        if not self._deviation(setup) < _MOST_NOISE:
+            raise PolicyError(
+                f"asks for noise of deviation {self._deviation(setup):.1e} on sums of gradients of at most 1; take a "
+                "larger one",
+                code="range",
+                field=f"defense {self.kind!r} epsilon",
+                value=self.epsilon,
+            )
 
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key, and compute the deviation of this holder's part of the noise."""
         if setup.holders < 2 or not setup.columns:
             raise PolicyError(f"defense {self.kind!r} needs several label holders", code="inapplicable")
-        sums = setup.trees * (setup.columns * setup.depth + 1)
-        deviation = math.sqrt(sums) / ratio_for(self.epsilon, self.delta)
-        own = deviation / math.sqrt(setup.holders - 1)
-        total = own * math.sqrt(setup.holders)
-        self._run.update(key=protection.bytes(KEY_BYTES), deviation=deviation, own=own, sums=sums, total=total)
+        deviation = self._deviation(setup)
+        own, total = deviation / math.sqrt(setup.holders - 1), self.sum_noise(setup)
+        moved = _sums_moved(setup)
+        self._run.update(key=protection.bytes(KEY_BYTES), deviation=deviation, own=own, sums=moved, total=total)
 
     def on_own_sums(self, sums: HolderSums) -> Integers:
         """Return the sums with noise on their gradients."""
@@ -78,9 +91,13 @@ class LabelDPSums(KeyedHolderDefense):
         noisy[:, 0] += np.rint(noise).astype(np.int64)
         return noisy
 
-    def sum_noise(self) -> float:
+    def sum_noise(self, setup: PolicyContext) -> float:
         """Return the deviation of the noise of all holders together."""
-        return float(self._run["total"])
+        return self._deviation(setup) / math.sqrt(setup.holders - 1) * math.sqrt(setup.holders)
+
+    def _deviation(self, setup: PolicyContext) -> float:
+        """Return the deviation of the noise of all holders but one."""
+        return math.sqrt(_sums_moved(setup)) / ratio_for(self.epsilon, self.delta)
 
     def account(self) -> dict[str, Any]:
         """Return the epsilon that is spent, delta, and the noise that stands behind them."""
@@ -93,3 +110,8 @@ class LabelDPSums(KeyedHolderDefense):
             "deviation_of_a_sum": self._run["deviation"],
             "sums_a_label_moves": self._run["sums"],
         }
+
+
+def _sums_moved(setup: PolicyContext) -> int:
+    """Return how many sums one label moves."""
+    return setup.trees * (setup.columns * setup.depth + 1)

@@ -323,11 +323,14 @@ def _complete_defense(job: Job, kind: ComponentSpec, place: str) -> ComponentSpe
 
     party, names = kind.params.get("party"), [each.name for each in job.parties]
     complete = _complete(DEFENSES, kind.without("party"), place)
-    if party is None or party == job.active.name:
-        return complete
-    if party not in names:
+    if party is not None and party not in names:
         error = JobError(unknown_name("party", str(party), names), code="unknown", field="party", value=party)
         raise error.under(place)
+    if party is not None and model_family(job.model).defended_alike:
+        reason = f"is not for {job.model.kind!r}, where a defense acts at all parties or protects nobody; remove it"
+        raise JobError(reason, code="conflict", field=f"{place} party", value=party)
+    if party is None or party == job.active.name:
+        return complete
     return ComponentSpec(kind.kind, {"party": party, **complete.params})
 
 

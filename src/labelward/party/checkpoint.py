@@ -103,6 +103,7 @@ class Checkpoints:
         damaged: one sentence for each damaged file; these files are ignored.
         model: identifier of the model that is trained, written to every checkpoint.
         row_split: digest of validation and test rows as the active party announced them, likewise.
+        apart: whether this attempt begins with what was drawn before training, and a peer without what it had then.
 
     Raises:
         FileFormatError: a checkpoint is of another format version. Those of 0.1.0 have no history, and are refused.
@@ -118,6 +119,7 @@ class Checkpoints:
         self.folder, self.keep, self.run = folder, keep, dict(run or {})
         self.noise = folder.parent / NOISE_FILE if folder and not noise else noise
         self.damaged: tuple[str, ...] = ()
+        self.apart = False
         self.model, self.row_split, self._inputs = "", "", b""
         self._known: dict[int, _Known] = {}
         self._blocks: dict[str, bytes] = {}
@@ -273,6 +275,7 @@ class Checkpoints:
             FileFormatError: it is damaged.
             OutputError: the folder cannot be written.
         """
+        self.apart = 0 in self._known
         self._change_first(exchanges=dict(exchanges), row_split=self.row_split)
 
     def _change_first(self, **changes: Any) -> None:

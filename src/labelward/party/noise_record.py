@@ -34,7 +34,8 @@ class NoiseDraw(msgspec.Struct, frozen=True, kw_only=True):
         rows: digest of the row ids of the training.
         epsilon: the most that the training costs; None for noise without an account.
         delta: that belongs to epsilon; 0 without one.
-        superseded: whether its training was given up with ``--force``; its cost is added to later ones in the folder.
+        superseded: whether its training was given up, with ``--force`` or because a peer lost what it had drawn; its
+            cost is added to later ones in the folder.
     """
 
     time: str
@@ -93,30 +94,45 @@ def _earlier(policy: Policy, checkpoints: Checkpoints) -> Iterator[tuple[str, st
 def record_draws(drawing: Iterable[Policy], checkpoints: Checkpoints) -> None:
     """Record that policies drew, unless the record says so already; it is on disk when this returns.
 
-    Call it when a checkpoint holds what they drew, and before anything leaves.
+    Call it once an attempt, when a checkpoint holds what they drew, and before anything leaves.
+
+    Noise that is derived from a stored key and from what is sent is the same in a new beginning as long as all parties
+    do what they did. Where a peer has lost what it drew (:attr:`Checkpoints.apart`), the sums or gradients are others,
+    and so is the noise on them: the attempts before then cost as much as a training that was given up.
     """
     if checkpoints.noise is None:
         return
     draws = read_draws(checkpoints.noise)
-    known = {draw.defense for draw in draws if not draw.superseded}
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    added = tuple(
-        NoiseDraw(
-            time=now,
+    found = list[NoiseDraw](draws)
+    for policy in drawing:
+        place = next((at for at, each in enumerate(found) if each.defense == policy.kind and not each.superseded), None)
+        drawn = NoiseDraw(
+            time=datetime.now(UTC).isoformat(timespec="seconds"),
             defense=policy.kind,
             rows=checkpoints.run.get("rows", ""),
             epsilon=policy.promise,
             delta=float(getattr(policy, "delta", None) or 0.0),
         )
-        for policy in drawing
-        if policy.kind not in known
-    )
-    if added:
-        _write(checkpoints.noise, (*draws, *added))
+        if place is None:
+            found.append(drawn)
+            continue
+        if found[place].epsilon is None:  # as versions before recorded it that had no account of this defense
+            found[place] = msgspec.structs.replace(found[place], epsilon=drawn.epsilon, delta=drawn.delta)
+        if checkpoints.apart and _follows_peers(policy):
+            found[place] = msgspec.structs.replace(found[place], superseded=True)
+            found.append(drawn)
+    if tuple(found) != draws:
+        _write(checkpoints.noise, tuple(found))
+
+
+def _follows_peers(policy: Policy) -> bool:
+    """Return whether what a policy promises is of noise on what depends on the peers, not on the labels alone."""
+    scopes = policy.scopes(policy.parameters()).values()
+    return policy.promise is not None and any(scope.private != "labels" for scope in scopes)
 
 
 def with_earlier_cost(account: Mapping[str, Any], checkpoints: Checkpoints) -> dict[str, Any]:
-    """Return a policy's account with the cost of trainings that were given up (``--force``).
+    """Return a policy's account with the cost of trainings that were given up.
 
     ``spent`` then is the sum, and ``spent_before`` (``delta_before``) says what of it they cost at most. They count on
     whatever rows they were: of two tables with different rows most may be the same.

@@ -494,10 +494,11 @@ class Policy(Parameters):
         """Return what a label holder adds to the sums of the others in place of ``values``."""
         return sums.values
 
-    def sum_noise(self) -> float:
+    def sum_noise(self, setup: PolicyContext) -> float:
         """Return the deviation of what all holders' :meth:`on_own_sums` add to a sum, as all know; of a gradient of 1.
 
-        Trees are then grown by what such noise leaves to be expected (:mod:`labelward.kernels.noisy_gain`).
+        Sums then have room for it, and trees are grown by what it leaves to be expected
+        (:mod:`labelward.kernels.noisy_gain`).
         """
         return 0.0
 

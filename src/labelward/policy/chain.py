@@ -329,9 +329,9 @@ class PolicyChain(Releaser):
             sums = replace(sums, values=self._counted(position, answer, sums.values))
         return sums.values
 
-    def sum_noise(self) -> float:
+    def sum_noise(self, setup: PolicyContext) -> float:
         """See :meth:`Policy.sum_noise`; of all policies together."""
-        return math.hypot(*(policy.sum_noise() for policy in self.policies))
+        return math.hypot(*(policy.sum_noise(setup) for policy in self.policies))
 
     def on_leaf_release(self, release: LeafRelease) -> Released[Values]:
         """See :meth:`Policy.on_leaf_release`; each policy is asked about what the one before it answered."""

@@ -189,8 +189,11 @@ def _per_gradient(row: SummaryRow) -> float | None:
 
 
 def _epsilons(row: SummaryRow, private: Collection[str]) -> Iterator[tuple[float, float]]:
-    """Yield each epsilon, with its delta, that is one of label differential privacy of what is named."""
-    for given in row.chain:
+    """Yield each epsilon, with its delta, that is one of label differential privacy of what is named.
+
+    A defense of a single party, other than the active one, is none of the labels of all.
+    """
+    for given in (each for each in row.chain if "party" not in each):
         for _, _, epsilon, scope in budgets([given]):
             if scope.private in private:
                 yield epsilon, given.get("delta") or 0.0

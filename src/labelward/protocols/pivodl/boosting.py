@@ -73,7 +73,6 @@ def train_trees(
     ctx.policies.begin(setup, ctx.protection)
     if saved.policies is not None:
         ctx.policies.resume(saved.policies)
-    training.expect_noise()
     trees = _restore(ctx, training, saved, resume) if resume else []
     if not resume:
         _save(ctx, training, model, [])

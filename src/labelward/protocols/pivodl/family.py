@@ -14,6 +14,7 @@ from labelward.attacks.base import AttackerData
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.he import Engine
+from labelward.kernels.noisy_gain import SumNoise
 from labelward.messages.pivodl import (
     AllowedCandidates,
     BestGains,
@@ -166,18 +167,22 @@ class PivodlFamily(ModelFamily[PivodlShare]):
         sums = SecureSums(ctx, agreed, holders, engine_of_sums, offered_columns(own), model=saved.model)
         if agreed.resume:
             ctx.checkpoints.name_model(sums.model, agreed.resume)
-        fixed = Fixed.of(params, rows, agreed.precision, quantities=self._quantities(agreed))
         offers = {party: checked_offer(party, each, params.most_bins) for party, each in sums.offers.items()}
+        columns, quantities = sum(each.columns for each in offers.values()), self._quantities(agreed)
+        parties, classes = tuple(ctx.topology.assigned), 0 if quantities else 2
+        context = self._context(parties, sums.holders, columns, classes, rows)
+        self.check_own_policies(ctx, context)
+        noise = None
+        if deviation := ctx.policies.sum_noise(context):
+            noise = SumNoise(deviation, max(1, *(each.widest for each in offers.values())))
+        fixed = Fixed.of(params, rows, agreed.precision, quantities=quantities, noise=noise)
         form = None if engine_of_sums is None else engine_of_sums.ciphertext_format(fixed.layout, agreed.bits)
         for peer in ctx.peers:
             ctx.expect(peer, largest_message(fixed, offers, peer, ctx.party, form))
         labels = np.full(rows, np.nan) if inputs.labels is None else inputs.labels.values[:rows]
         known = ~np.isnan(labels)
-        scale = agree_on_scale(ctx, sums, labels[known], rows) if self._quantities(agreed) else LabelScale()
+        scale = agree_on_scale(ctx, sums, labels[known], rows) if quantities else LabelScale()
         training = Training(ctx, fixed, sums, own, known, scale.standardized(labels))
-        columns = sum(len(source.sizes) for source in training.sources.values())
-        context = self._context(training.parties, sums.holders, columns, 0 if self._quantities(agreed) else 2, rows)
-        self.check_own_policies(ctx, context)
         trees = train_trees(ctx, training, context, sums.model, saved, agreed.resume)
         for account in (*ctx.policies.accounts(), *self._threshold_account(training)):
             ctx.applied({"stage": "end", **account})

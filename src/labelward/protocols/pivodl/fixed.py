@@ -19,6 +19,8 @@ from labelward.protocols.pivodl.params import GrownTrees
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_NOISE_ROOM = 16.0  # deviations of the noise; none of 10^15 sums has more than 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fixed:
@@ -41,11 +43,19 @@ class Fixed:
     noise: SumNoise | None = None
 
     @classmethod
-    def of(cls, params: GrownTrees, rows: int, precision: int, *, quantities: bool = False) -> Fixed:
+    def of(
+        cls,
+        params: GrownTrees,
+        rows: int,
+        precision: int,
+        *,
+        quantities: bool = False,
+        noise: SumNoise | None = None,
+    ) -> Fixed:
         """Return them for two classes, or for standardized quantities.
 
         No standardized label exceeds the root of the number of rows. Gradients may be four times as large; their
-        precision is lowered where sums would not fit otherwise.
+        precision is lowered where sums, or noise on them, would not fit otherwise.
         """
         fitted = objective("reg:squarederror", classes=0) if quantities else objective("binary:logistic", classes=2)
         numbers = RowLayout(outputs=1, hessians=fitted.hessians)
@@ -53,6 +63,9 @@ class Fixed:
         if quantities:
             g_most = math.ldexp(1.0, math.ceil(math.log2(4 * math.sqrt(rows))))
             precision = min(precision, 61 - math.ceil(math.log2(g_most * rows)))
+        if noise is not None:  # shared by the rows of a sum, whose bound is that of all rows
+            g_most += _NOISE_ROOM * noise.deviation / rows
+            precision = max(0, min(precision, 61 - math.ceil(math.log2(g_most * rows))))
         none = np.zeros((0, fitted.hessians))
         scales = choose_scales(np.zeros((0, 1)), none, precision, bounded=True)
         bounds = number_bounds(numbers, scales, g_most, fitted.h_most)
@@ -63,6 +76,7 @@ class Fixed:
             numbers=numbers,
             scales=scales,
             layout=Layout(bounds=bounds, rows=rows, logical=1 + fitted.hessians),
+            noise=noise,
         )
 
     def encode(self, margins: Floats, labels: Floats) -> Integers:

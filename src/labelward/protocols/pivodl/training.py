@@ -17,13 +17,10 @@ gainful split is a leaf whose weight everybody can work out. The right term of t
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PeerError
-from labelward.kernels.noisy_gain import SumNoise
 from labelward.messages.base import RowMask
 from labelward.messages.pivodl import (
     ColumnCodes,
@@ -76,12 +73,6 @@ class Training:
     def is_holder(self, party: str) -> bool:
         """Return whether a party labels any rows."""
         return party in self.sums.holders
-
-    def expect_noise(self) -> None:
-        """Let splits and weights be those that the noise of the holders' policies, once begun, leaves expected."""
-        if deviation := self.ctx.policies.sum_noise():
-            bins = max(int(source.sizes.max(initial=1)) for source in self.sources.values())
-            self.fixed = replace(self.fixed, noise=SumNoise(deviation, bins))
 
     def _exchange(self, held: NDArray[np.bool_]) -> None:
         """Tell all which rows this party labels, and each holder the bins of its rows (step 3, once)."""
