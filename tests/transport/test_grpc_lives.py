@@ -407,6 +407,21 @@ def test_who_waits_for_a_party_that_never_comes_is_told_who_and_why() -> None:
         bank.close()
 
 
+def test_why_the_next_process_of_a_party_that_has_ended_is_refused_is_told() -> None:
+    """Its end is told only as long as it does not come back."""
+    with networks(("bank", "telco")) as made:
+        together(**{party: each.attempt for party, each in made.items()})
+        made["telco"].close()
+        bank, port = made["bank"]._node, made["bank"].port or 0
+        peer = bank.peers["telco"]
+        eventually(lambda: bank.reason(peer) == "it has ended")
+        other = network("telco", ("bank", "telco"), port, run="another")
+        eventually(lambda: "another run" in bank.reason(peer))
+        other.close()
+        made["telco"] = network("telco", ("bank", "telco"), port)
+        eventually(lambda: peer.confirmed and bank.reason(peer) == peer.reason)
+
+
 def test_nobody_listens() -> None:
     log = Log()
     lonely = network("telco", THREE, 1, timeout=0.2, log=log)

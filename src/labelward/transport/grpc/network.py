@@ -174,6 +174,7 @@ class Network:
             deliver=node.deliver,
             joined=node.refresh,
             left=node.away,
+            refused=node.refused,
             disturbed=node.disturbed,
             disagreed=node.disagreed,
         )
