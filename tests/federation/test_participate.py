@@ -32,6 +32,7 @@ from labelward.errors import (
 )
 from labelward.federation.components import make_engine
 from labelward.federation.party_prediction import predict_as_party
+from labelward.federation.party_run import run_until_complete
 from labelward.federation.party_training import train_as_party
 from labelward.federation.predict import predict_table
 from labelward.federation.train import train_variant
@@ -42,7 +43,7 @@ from labelward.party.transcript import FILE_NAME, read_entries
 from labelward.party.view import View
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.report.party_page import write_party_report
-from labelward.runs.party_record import PARTY_FILE, PartyRecord, read_party_record, write_party_record
+from labelward.runs.party_record import PARTY_FILE, PartyRecord, Stage, read_party_record, write_party_record
 from labelward.runs.private_seeds import PRIVATE_FILE
 from labelward.runs.purge import find_purgeable, purge_targets
 from labelward.runs.short_names import variant_without_defaults
@@ -287,16 +288,20 @@ def test_a_finished_run_is_not_run_again(company: Path) -> None:
 
 
 class Alone:
-    """A network in which nobody answers any more."""
+    """A network in which nobody answers any more; it counts how often an end is concluded, and may be acknowledged."""
 
     def __init__(self, *uninformed: str) -> None:
-        self.told, self.left = list[bool](), uninformed
+        self.told, self.left, self.concluded = list[bool](), uninformed, 0
 
     def join(self, job: Job, party: str, purpose: str, log: Any) -> tuple[Any, str]:
         return self, ""
 
     def attempt(self, *, finished: bool = False) -> None:
         self.told.append(finished)
+
+    def conclude(self, mark: Callable[[], None]) -> None:
+        mark()
+        self.concluded += 1
 
     def uninformed(self) -> tuple[str, ...]:
         return self.left
@@ -305,12 +310,12 @@ class Alone:
         pass
 
 
-def again(company: Path, party: str, alone: Alone) -> PartyRecord:
-    """Start a party whose process was killed when it had just learned of the end."""
+def again(company: Path, party: str, alone: Alone, stage: Stage = "finished") -> PartyRecord:
+    """Start a party whose process was killed when it had just learned of the end, or at an earlier stage."""
     out = company / f"run-{party}"
     record = read_party_record(out)
     assert record is not None
-    write_party_record(out, msgspec.structs.replace(record, stage="finished"))
+    write_party_record(out, msgspec.structs.replace(record, stage=stage))
     job = load_job(company / f"{party}.toml")
     return train_as_party(
         job, party, out, seed=1, join=alone.join, log=silent, variant="none" if party == "bank" else None
@@ -322,6 +327,43 @@ def test_a_passive_party_that_knows_of_the_end_needs_nobody(company: Path) -> No
     alone = Alone()
     assert again(company, "telco", alone).stage == "closed"
     assert alone.told == []
+
+
+def test_a_passive_party_that_comes_back_for_the_end_concludes_it_once_it_is_marked(
+    company: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it cannot write it does not acknowledge, so that it hears of it again."""
+    trained(company, Meeting())
+    stages = list[str]()
+
+    def full(folder: Path, record: PartyRecord) -> None:
+        raise OutputError("cannot be written", code="unwritable")
+
+    def spied(folder: Path, record: PartyRecord) -> None:
+        stages.append(f"{record.stage} {alone.concluded}")
+        write_party_record(folder, record)
+
+    alone = Alone()
+    monkeypatch.setattr("labelward.federation.party_run.write_party_record", full)
+    with refused(OutputError, "unwritable"):
+        again(company, "telco", alone, "saved")
+    assert alone.concluded == 0
+    record = read_party_record(company / "run-telco")
+    assert record is not None
+    assert record.stage == "saved"
+    monkeypatch.setattr("labelward.federation.party_run.write_party_record", spied)
+    assert again(company, "telco", alone, "saved").stage == "closed"
+    assert alone.told == [True, True]
+    assert stages == ["finished 0", "closed 1"]
+
+
+def test_a_party_that_comes_back_when_a_prediction_has_ended_concludes_it() -> None:
+    def unused(_: Any) -> Any:
+        raise AssertionError
+
+    alone = Alone()
+    run_until_complete(alone, unused, unused, silent)  # type: ignore[arg-type]
+    assert alone.concluded == 1
 
 
 def test_the_end_of_a_run_without_a_share_is_none(company: Path) -> None:
@@ -384,6 +426,7 @@ def test_the_active_party_tells_of_the_end_until_all_know(company: Path) -> None
     for alone, stage in ((Alone("telco"), "finished"), (Alone(), "closed")):
         assert again(company, "bank", alone).stage == stage
         assert alone.told == [True]
+        assert alone.concluded == 0  # which waits for the others
 
 
 def test_a_party_that_comes_back_again_and_again_ends_the_run(company: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,9 @@ import pytest
 from loopback import Log, credentials, kill, network, networks, together
 
 from blames import blamed, refused_about
-from labelward.errors import Code, InputError, PeerDisagreementError, PeerError, PeerRestartedError
+from labelward.errors import Code, InputError, OutputError, PeerDisagreementError, PeerError, PeerRestartedError
 from labelward.transport.base import Failure, Transport
-from labelward.transport.grpc import Network, attempt, hub, serve_relay, session_records
+from labelward.transport.grpc import Network, attempt, coordinator, hub, serve_relay, session_records
 from refusals import refused
 
 pytestmark = pytest.mark.network
@@ -153,10 +153,54 @@ def test_a_passive_party_killed_after_its_share_was_saved(run: Run) -> None:
     run.conclude("telco")
     eventually(lambda: again)
     assert told == [None]
-    run.made["shop"].close()  # acknowledges, so that nobody lingers
+    run.conclude("shop")  # acknowledges, so that nobody lingers
     eventually(lambda: waiting["bank"])
     assert waiting["bank"] == [None]
-    assert run.marked == ["bank", "telco"] or run.marked == ["telco", "bank"]
+    assert sorted(run.marked) == ["bank", "shop", "telco"]
+
+
+def come_back(run: Run) -> None:
+    """All have saved their shares; shop is killed before it hears that the run is finished, and is back."""
+    end_all(run, run.attempt())
+    run.made["shop"]._node.on_note = lambda *_: None
+    waiting = [background(lambda party=party: run.conclude(party)) for party in THREE]  # type: ignore[misc]
+    eventually(lambda: run.made["bank"]._side.over)
+    run.restart("shop")
+    eventually(lambda: waiting[0] and waiting[1])
+    assert waiting[:2] == [[None], [None]]
+    run.made["shop"].attempt(finished=True)
+
+
+def test_an_end_that_a_party_hears_when_it_is_back_is_acknowledged_once_it_is_marked(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it ends before it asks, before it marks the run, or since it cannot."""
+    monkeypatch.setattr(coordinator, "_LINGER", 0.0)
+    come_back(run)
+    run.made["shop"].close()
+    assert run.made["bank"].uninformed() == ("shop",)
+
+    run.start("shop")
+    eventually(lambda: run.made["shop"]._side.over)
+    run.made["shop"].close()
+    assert run.made["bank"].uninformed() == ("shop",)
+
+    def full() -> None:
+        raise OutputError("cannot be written", code="unwritable")
+
+    run.start("shop")
+    assert run.made["shop"].attempt(finished=True) is None
+    with refused(OutputError, "unwritable"):
+        run.made["shop"].conclude(full)
+    run.made["shop"].close()
+    assert run.made["bank"].uninformed() == ("shop",)
+
+    run.start("shop")
+    assert run.made["shop"].attempt(finished=True) is None
+    before: list[tuple[str, ...]] = []
+    run.made["shop"].conclude(lambda: before.append(run.made["bank"].uninformed()))
+    eventually(lambda: run.made["bank"].uninformed() == ())
+    assert before == [("shop",)]
 
 
 def test_the_active_party_killed_after_it_marked_the_run(run: Run) -> None:
@@ -361,6 +405,21 @@ def test_who_waits_for_a_party_that_never_comes_is_told_who_and_why() -> None:
     finally:
         telco.close()
         bank.close()
+
+
+def test_why_the_next_process_of_a_party_that_has_ended_is_refused_is_told() -> None:
+    """Its end is told only as long as it does not come back."""
+    with networks(("bank", "telco")) as made:
+        together(**{party: each.attempt for party, each in made.items()})
+        made["telco"].close()
+        bank, port = made["bank"]._node, made["bank"].port or 0
+        peer = bank.peers["telco"]
+        eventually(lambda: bank.reason(peer) == "it has ended")
+        other = network("telco", ("bank", "telco"), port, run="another")
+        eventually(lambda: "another run" in bank.reason(peer))
+        other.close()
+        made["telco"] = network("telco", ("bank", "telco"), port)
+        eventually(lambda: peer.confirmed and bank.reason(peer) == peer.reason)
 
 
 def test_nobody_listens() -> None:

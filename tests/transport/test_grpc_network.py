@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from loopback import RUN, kill, network, networks, together
+from loopback import RUN, Log, credentials, endpoint, kill, network, networks, together
 from pair import Pair
 
 from blames import blamed
@@ -18,8 +18,10 @@ from labelward.transport.base import Transport
 from labelward.transport.grpc import Network, envelope
 from labelward.transport.grpc.coordinator import PassiveCoordinator
 from labelward.transport.grpc.hub import LOST, Hub, Registration, encode_registration
+from labelward.transport.grpc.node import Node
 from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
+from labelward.transport.grpc.session_records import RunFinished
 from refusals import refused
 
 pytestmark = pytest.mark.network
@@ -112,6 +114,40 @@ def test_an_end_that_could_not_be_marked_is_not_acknowledged() -> None:
     assert active.session._next == sent
     side.finish(lambda: None)
     assert active.session._next == sent + 1
+
+
+def test_a_marked_end_is_acknowledged_once_to_each_process_of_the_active_party() -> None:
+    """Also where it hears that the active party is back only when nobody waits for it any more."""
+    node = Pair().nodes["telco"]
+    side, active = PassiveCoordinator(node), node.peers["bank"]
+    assert active.session is not None
+    sent = active.session._next
+    with node.lock:
+        side.on_note(active, RunFinished())
+    side.acknowledge()
+    assert active.session._next == sent
+    side.finish(lambda: None)
+    for number in (1, 2):
+        with node.lock:
+            side.on_note(active, RunFinished())
+        side.acknowledge()
+        assert active.session._next == sent + number
+        with node.lock:
+            side.on_session(active)
+
+
+def test_of_a_peer_that_has_ended_it_is_known_why_its_next_process_is_refused() -> None:
+    pair = Pair()
+    bank, session = pair.nodes["bank"], pair.nodes["telco"].peers["bank"].session
+    assert session is not None
+    session.control(bye=True)
+    pair.carry()
+    peer = bank.peers["telco"]
+    assert bank.reason(peer) == "it has ended"
+    stranger = Node(endpoint("telco", TWO, 1), credentials("telco"), "another", Log())
+    stranger.post = bank.deliver
+    stranger.tick()
+    assert "(another, not" in bank.reason(peer)
 
 
 def test_what_is_known_of_peers() -> None:

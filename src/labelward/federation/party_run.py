@@ -84,7 +84,7 @@ class Connection(Protocol):
     """Network interface that a run requires; see :class:`labelward.transport.grpc.Network`."""
 
     def attempt(self, *, finished: bool = False) -> Transport | None:
-        """Wait for all parties and begin an attempt; None if the run is already finished."""
+        """Wait for all parties and begin an attempt; None if the run is finished, which a passive party concludes."""
 
     def conclude(self, mark: Callable[[], None]) -> None:
         """Wait until all parties have saved their shares; then call ``mark``."""
@@ -160,13 +160,17 @@ def run_until_complete(
 ) -> None:
     """Repeat attempts of a program without checkpoints until one finishes at all parties.
 
+    A passive party that comes back when the others have finished has nothing more to do.
+
     Raises:
         PeerError: an attempt failed, or a party restarted again and again.
     """
     restarts = 0
-    while (transport := network.attempt()) is not None:
+    while True:
+        transport = network.attempt()
         try:
-            run_program(make(transport), program)
+            if transport is not None:
+                run_program(make(transport), program)
             network.conclude(lambda: None)
             return
         except PeerRestartedError as error:
@@ -277,10 +281,13 @@ class PartyRun:
             transport = self.network.attempt(finished=record.stage in self._over())
             if transport is None:
                 self._require_share(record)
+                if not self._leads:
+                    self._conclude(record)
                 break
             try:
                 record = self._store(record, stage="running", attempts=record.attempts + 1, peers=self._peers())
                 record = self._attempt(transport, record)
+                self.log("saved", {"model": record.model})
                 self._conclude(record)
                 break
             except PeerRestartedError as error:
@@ -358,7 +365,7 @@ class PartyRun:
         )
 
     def _conclude(self, record: PartyRecord) -> None:
-        self.log("saved", {"model": record.model})
+        """Mark the run as finished as soon as all shares are saved; only then a passive party acknowledges that."""
 
         def mark() -> None:
             self._store(record, stage="finished")

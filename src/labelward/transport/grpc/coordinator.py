@@ -15,13 +15,15 @@ Each program then asks for the next attempt. ``AttemptCall`` reaches the parties
 End. A passive party with its share on disk sends :class:`~.session_records.ShareSaved`, again in each new session. With
 all shares saved, the active party marks the run as finished and sends :class:`~.session_records.RunFinished` in every
 session, also in later ones, until all have sent :class:`~.session_records.EndAcknowledged` or the time is up. A passive
-party marks the run before it acknowledges. A process that is killed meanwhile comes back as follows:
+party acknowledges nothing before its program has marked the run, which is all that it will know of the end when nobody
+listens any more. A process that is killed meanwhile comes back as follows:
 
 - active, before its mark: it gathers the parties again; those that wait for the end receive ``AttemptCall``;
 - active, after its mark: it calls ``attempt(finished=True)``, which sends ``RunFinished`` to the others;
 - passive, before its share was on disk: it sends ``AttemptReady``, and the next attempt begins for all;
 - passive, after that: it calls ``attempt(finished=True)``, which sends ``AttemptReady(saved)``. The active party takes
-  this for ``ShareSaved`` if it waits for the end, and for ``AttemptReady`` if it gathers.
+  this for ``ShareSaved`` if it waits for the end, and for ``AttemptReady`` if it gathers. If the run is finished, the
+  party marks it with ``conclude``, as one that was not killed.
 """
 
 from __future__ import annotations
@@ -282,7 +284,7 @@ class PassiveCoordinator(_Coordinator):
         self._next: records.AttemptBegin | None = None
         self._called: records.AttemptCall | None = None
         self._known = False  # the active party is told that its end of the run has arrived
-        self._marking = False
+        self._marked = False  # the program has marked the run as finished
 
     def on_session(self, peer: Peer) -> None:
         """Process a new session; with the active party it voids what its former process announced."""
@@ -313,9 +315,10 @@ class PassiveCoordinator(_Coordinator):
             peer.progress.begun += 1
         elif isinstance(content, records.RunFinished):
             self.over = True
+            self.acknowledge()  # of a marked run: to an active party that has come back
 
     def await_parties(self, saved: bool) -> Attempt | None:
-        """Wait for the next attempt; return None if the run is finished."""
+        """Wait for the next attempt; return None if the run is finished, which :meth:`finish` marks."""
         node, began = self.node, time.monotonic()
         with node.lock:
             self._close_attempt()
@@ -341,16 +344,16 @@ class PassiveCoordinator(_Coordinator):
                     raise _restarted(self.active.name, self._called)
                 self._notify("saved", records.ShareSaved())
                 self._wait([self.active], began)
-            self._marking = True  # blocks the acknowledgment until the run is marked, for good if marking fails
         mark()
         node.log("finished", {})
-        self._marking = False
-        self.acknowledge()
+        with node.lock:
+            self._marked = True
+            self.acknowledge()
 
     def acknowledge(self) -> None:
-        """Acknowledge the end of the run."""
+        """Acknowledge the end of the run, once in a session, if it is marked."""
         with self.node.lock:
-            if self.over and not (self._known or self._marking) and self.active.session is not None:
+            if self.over and self._marked and not self._known and self.active.session is not None:
                 self._known = True
                 self.active.session.push(records.note_record(records.EndAcknowledged()))
 

@@ -175,7 +175,8 @@ class Hub:
         run: the only run that is served; None: any run (relay).
         deliver: receives envelopes for the listening party; None: the listener is a relay.
         joined: called with the name of a party that has connected.
-        left: called with the name of a party that was disconnected or refused, and the reason.
+        left: called with the name of a party that was disconnected, and the reason.
+        refused: called with the name of a party, by certificate, that was refused, and the reason.
         disturbed: called with the name of a party, by certificate, that sends what no party sends or connects too
             often, and the reason.
         disagreed: called with the name of a party that takes part in another run, or has another version, and the
@@ -192,11 +193,13 @@ class Hub:
         deliver: Callable[[bytes], None] | None = None,
         joined: Callable[[str], None] = lambda name: None,
         left: Callable[[str, str], None] = lambda name, reason: None,
+        refused: Callable[[str, str], None] = lambda name, reason: None,
         disturbed: Callable[[str, str], None] = lambda name, reason: None,
         disagreed: Callable[[str, str], bool] = lambda name, reason: False,
     ) -> None:
         self.name, self.parties, self.run = name, parties, run
         self._log, self._deliver, self._joined, self._left = log, deliver, joined, left
+        self._refused = refused
         self.disturbed, self._disagreed, self._refusals = disturbed, disagreed, RefusalLog(log)
         self._elsewhere: dict[str, float] = {}  # since when a party asks for another run
         self._connecting: dict[str, Rate] = defaultdict(lambda: Rate(*RECONNECTIONS))
@@ -242,7 +245,7 @@ class Hub:
         self._refusals.note(
             (party, address.rpartition(":")[0], reason), {name: value for name, value in fields.items() if value}
         )
-        self._left(party, f"it was refused: {reason}")
+        self._refused(party, f"it was refused: {reason}")
 
     def leave(self, member: Member) -> None:
         """Remove a connection that has ended."""

@@ -87,8 +87,8 @@ class Network:
                 (at most ``timeout`` seconds, 30 where nobody is there). A passive party: its share is on disk.
 
         Returns:
-            The end; None where the run is finished. A passive party then marks it, and :meth:`close` tells the active
-            party that it knows.
+            The end; None where the run is finished. A passive party then marks it with :meth:`conclude`; before that,
+            the active party is not told that it knows, and tells it again.
 
         Raises:
             PeerError: a peer is away for ``timeout`` seconds (names it, and the last reason), or has failed.
@@ -100,7 +100,8 @@ class Network:
         """End the run together with all parties; the share of this party must be on disk.
 
         Args:
-            mark: called once, when the shares of all parties are on disk; its errors are raised.
+            mark: called once, when the shares of all parties are on disk; its errors are raised, and the active party
+                is then not told that this one knows of the end.
 
         Raises:
             PeerRestarted: a peer came back without its share; the run goes on with the next attempt.
@@ -173,6 +174,7 @@ class Network:
             deliver=node.deliver,
             joined=node.refresh,
             left=node.away,
+            refused=node.refused,
             disturbed=node.disturbed,
             disagreed=node.disagreed,
         )

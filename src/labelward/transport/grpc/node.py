@@ -142,10 +142,17 @@ class Node:
                 self.peers[name].refresh()
 
     def away(self, name: str, reason: str) -> None:
-        """A party's connection to the hub of this process was lost or refused."""
+        """A party's connection to the hub of this process was lost."""
         with self.lock:
             if name in self.peers:
                 self.peers[name].reason = reason
+
+    def refused(self, name: str, reason: str) -> None:
+        """A party's connection to the hub of this process was refused."""
+        with self.lock:
+            if name in self.peers:
+                self.peers[name].reason = reason
+                self.peers[name].note_refusal(reason)
 
     def tick(self) -> None:
         """Send greetings and heartbeats; end an attempt in which a peer is away too long."""
@@ -171,8 +178,9 @@ class Node:
         return PeerError(peer.name, f"away for {limit:g} s (last: {self.reason(peer)})", code="peer-gone", value=limit)
 
     def reason(self, peer: Peer) -> str:
-        """Return why a peer is not connected, if known."""
-        return "it has ended" if peer.session is not None and peer.session.gone else peer.reason
+        """Return why a peer is not connected, if known: of one that has ended, why its next process is refused."""
+        ended = peer.session is not None and peer.session.gone
+        return (peer.refusal or "it has ended") if ended else peer.reason
 
     def end(self, error: PeerError) -> None:
         """End the part of this process for good."""

@@ -87,6 +87,7 @@ class Peer:
     Attributes:
         session: the present session; None before the first.
         reason: why the peer is not connected, if known.
+        refusal: why a later process of a peer that has ended has no session; empty: none is known.
         blamed: it has ended the run; nothing more is taken from it.
     """
 
@@ -98,7 +99,7 @@ class Peer:
         self.certificate: x509.Certificate | None = None
         self.fingerprint = ""  # of the certificate
         self.progress = self._new_progress()
-        self.reason = "it has not connected yet"
+        self.reason, self.refusal = "it has not connected yet", ""
         self.rates, self.blamed = PeerRates(), False
         self.retired: dict[bytes, None] = {}
         self._private = X25519PrivateKey.generate()
@@ -151,8 +152,14 @@ class Peer:
 
     def take_refusal(self, payload: memoryview) -> None:
         """Remember why the peer refused."""
+        self.note_refusal(f"it refused this party: {quoted(payload, LONGEST_REASON)}")
+
+    def note_refusal(self, reason: str) -> None:
+        """Remember why a process of the peer has no session, where none of another process is in use."""
         if self.session is None:
-            self.reason = f"it refused this party: {quoted(payload, LONGEST_REASON)}"
+            self.reason = reason
+        elif self.session.gone:
+            self.refusal = reason
 
     def close(self, *, bye: bool) -> None:
         """Send good-bye, if asked."""
@@ -245,7 +252,7 @@ class Peer:
         self.certificate, self._agreed = candidate.certificate, candidate
         self.fingerprint = fingerprint(candidate.certificate)
         self.progress = self._new_progress()
-        self.reason = "its connection was lost"
+        self.reason, self.refusal = "its connection was lost", ""
         self._node.log("session", {"peer": self.name, "fingerprint": self.fingerprint})
         self._node.warn_of_expiry(self.name, candidate.certificate)
         ahead = hello.clock - self._node.clock()
@@ -259,7 +266,6 @@ class Peer:
         if now - self._complaint[1] < (_SAME if self._complaint[0] == reason else _AGAIN):
             return
         self._complaint = (reason, now)
-        if self.session is None:
-            self.reason = f"it was refused: {reason}"
+        self.note_refusal(f"it was refused: {reason}")
         self._node.log("refused", {"peer": self.name, "reason": reason})
         self._node.post(envelope.pack_envelope(envelope.REFUSAL, self.me, self.name, reason.encode()[:1000]))
