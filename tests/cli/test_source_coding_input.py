@@ -61,7 +61,10 @@ def with_another(defense: str) -> dict[str, str]:
         ),
         pytest.param({'"logistic"': '"auto"'}, {}, ["defense 'lpsc'", "[model] loss", "'auto'"], id="loss"),
         pytest.param(
-            {LABEL: f"{LABEL}\naligned = 0.1"}, {}, ["[model] batch_size", "16", "10", "aligned"], id="few aligned rows"
+            {LABEL: f"{LABEL}\naligned = 0.15"},
+            {},
+            ["[model] batch_size", "16", "14", "aligned"],
+            id="few aligned rows",
         ),
         pytest.param({LABEL: f"{LABEL}\naligned = 0"}, {}, ["[data] aligned", "0"], id="aligned"),
         pytest.param(with_another('{ kind = "lpsc" }'), {}, ["defense 'lpsc'", "combined", "'lpsc'"], id="two codes"),

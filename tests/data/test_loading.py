@@ -1,6 +1,8 @@
 """What each party holds: reference splits, shares, lists, importance, own tables, labels; and every refusal."""
 
 import random
+import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +16,10 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import v_measure_score
 
-from blames import refused_about
 from labelward.data import RawTables, as_table, load_dataset, load_tables
 from labelward.data.column_partition import column_counts
 from labelward.data.splitting import check_split
-from labelward.errors import DataError, JobError
+from labelward.errors import DataError, DataWarning, JobError
 from labelward.job import DataSection, parse_job
 from labelward.rng import PrivateSeed
 from refusals import refused
@@ -102,23 +103,40 @@ def test_the_sides_of_the_rows_are_a_function_of_their_number_and_the_private_se
     assert not np.array_equal(again.split.test, drawn[0].split.test)
 
 
-def test_a_draw_in_which_a_side_lacks_a_class_is_refused():
+@pytest.mark.parametrize("side", ["validation", "test"])
+def test_a_draw_in_which_a_side_lacks_a_class_is_used(side):
+    """To draw again would tell, by the splits that are used, which rows a rare class cannot be."""
     job = make_job({"validation_size": 0.25})
     split = load_dataset(job, 1, rows()).table_rows
-    for side, key in (("train", "test_size"), ("validation", "validation_size"), ("test", "test_size")):
-        label = np.arange(40) % 2
-        label[getattr(split, side)] = 0
-        others = np.setdiff1d(np.arange(40), getattr(split, side))
-        label[others] = np.arange(len(others)) % 2
-        check_refusal(job, rows(label=label), "labels", f"[data] {key}", "1", "row has class")
-
-
-def test_a_class_with_fewer_rows_than_parts_is_named():
-    """No other share and no other draw would help: sides do not depend on labels, so nothing can be stratified."""
     label = np.arange(40) % 2
-    label[:2] = 7
-    with refused_about("each of 3 parts", DataError, "labels", value="7"):
-        load_dataset(make_job({"validation_size": 0.25}), 1, rows(label=label))
+    label[getattr(split, side)] = 0
+    with pytest.warns(DataWarning, match=side):
+        data = load_dataset(job, 1, rows(label=label))
+    assert data.table_rows.masks()[0].tolist() == split.masks()[0].tolist()
+    assert data.table_rows.masks()[1].tolist() == split.masks()[1].tolist()
+
+
+def test_a_training_part_without_a_class_is_refused():
+    job = make_job({"validation_size": 0.25})
+    split = load_dataset(job, 1, rows()).table_rows
+    label = np.ones(40, dtype=int)
+    label[split.train] = 0
+    check_refusal(job, rows(label=label), "labels", "[data] test_size", "1", "row has class")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "least"), [({}, 5), ({"test_size": 0.5}, 10), ({"test_size": 0.1}, 3), ({"validation_size": 0.25}, 8)]
+)
+def test_a_class_with_few_rows_is_refused_whatever_the_split(sizes, least):
+    """All parties learn the split: whether a run begins must not tell what it is together with the labels."""
+    job, label = make_job(sizes), np.arange(200) % 2
+    for few in (least - 1, least):
+        label[:few] = 7
+        for seed in range(40):
+            refusal = refused(DataError, "labels", field="[data] test_size", value="7")
+            with warnings.catch_warnings(), nullcontext() if few == least else refusal:
+                warnings.simplefilter("ignore", DataWarning)
+                load_dataset(job, seed, rows(200, label=label))
 
 
 def test_published_splits_cut_the_tables_before_the_parties_have_them():

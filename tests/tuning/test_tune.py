@@ -559,7 +559,7 @@ def test_other_families_are_tuned_by_a_job_file_alone(
         ({"objectives": ["utility"], "constraints": {"cost": 1.0}}, JobError, "unknown", "[tune] constraints cost"),
         ({"search": "nsga2", "population": 7}, JobError, "range", "[tune] population"),
         ({"sections": {"defense": [{"kind": "local-trees", "count": [1, 2]}]}}, JobError, "conflict", "[[defense]]"),
-        ({"validation": 0.001}, DataError, "labels", "[tune] validation"),
+        ({"validation": 0.999}, DataError, "labels", "[tune] validation"),
     ],
 )
 def test_bad_input_is_refused(

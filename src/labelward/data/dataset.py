@@ -21,7 +21,7 @@ from labelward.data.labels import (
     positive_last,
     quantile_edges,
 )
-from labelward.data.splitting import DataSplit, check_classes_present
+from labelward.data.splitting import DataSplit, check_classes
 from labelward.errors import DataError, DataWarning, JobError
 from labelward.job import Job, PartySection
 from labelward.rng import PrivateSeed
@@ -267,7 +267,7 @@ def assemble_dataset(
         ids: ids of all rows, in the order to which the positions of ``sides`` refer.
 
     Raises:
-        DataError: all training labels are equal, a part lacks a class, or all rows of a part have weight 0.
+        DataError: all training labels are equal, a class has too few rows, or all rows of a part have weight 0.
     """
     weights = targets.weights
     for name, rows in sides.items():
@@ -280,7 +280,7 @@ def assemble_dataset(
     if targets.classes:
         bins[known] = values[known]
         if known.all():
-            check_classes_present(job.data, sides, bins, targets.classes)
+            check_classes(job.data, sides, bins, targets.classes)
         _warn_of_one_class(job.holders, targets.holders[sides.train], bins[sides.train])
     elif known.all():
         learned = values[sides.train]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward import rng
-from labelward.errors import DataError, JobError
+from labelward.errors import DataError, DataWarning, JobError
 from labelward.job import DataSection
 from labelward.rng import PrivateSeed
 
@@ -85,7 +86,7 @@ def check_split(data: DataSection) -> None:
 
 
 def split_rows(data: DataSection, seed: int, rows: int, private: PrivateSeed) -> DataSplit:
-    """Draw a split from the label holder's private seed, without regard to the labels.
+    """Draw a split from the label holder's private seed, without regard to the labels; none is drawn again for them.
 
     All parties learn the split. A stratified split is a function of the labels, and with a seed that all parties know
     this function is public (:class:`~labelward.attacks.split_posterior.SplitPosterior`). Test rows are drawn before
@@ -131,8 +132,13 @@ def published_split(data: DataSection, seed: int, labels: NDArray[Any], classes:
     return DataSplit(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
 
 
-def check_classes_present(data: DataSection, split: DataSplit, labels: NDArray[Any], classes: Sequence[str]) -> None:
-    """Refuse a split of which a part lacks a class, before any message is sent: it could not be learned or scored.
+def check_classes(data: DataSection, split: DataSplit, labels: NDArray[Any], classes: Sequence[str]) -> None:
+    """Refuse classes that cannot be learned, before any message is sent.
+
+    A random split is used as it was drawn: whoever drew again until all parts have all classes would tell, by each
+    split, which rows a rare class cannot be. So a class is refused for its number of rows, whatever the split; a
+    training part without a class is then drawn less than once in a thousand times. A validation or test part may lack
+    classes, of which a warning tells. The published split is stratified, and refused where a part lacks a class.
 
     Args:
         data: its key of the part's size is named in the error.
@@ -140,29 +146,38 @@ def check_classes_present(data: DataSection, split: DataSplit, labels: NDArray[A
         classes: names of the classes; empty for regression, which passes.
 
     Raises:
-        DataError: a part that has rows lacks a class.
+        DataError: a class has too few rows, or a part of the published split, or the training part, has none.
     """
-    train_key = "validation_size" if data.split == "reference" and len(split.validation) else "test_size"
-    again = "" if data.split == "reference" else ", or run again for another random split"
-    total = np.bincount(labels, minlength=len(classes))
-    parts = sum(len(rows) > 0 for rows in (split.train, split.validation, split.test))
-    for name, key, rows in (
-        ("training", train_key, split.train),
-        ("validation", "validation_size", split.validation),
-        ("test", "test_size", split.test),
-    ):
-        absent = np.setdiff1d(np.arange(len(classes)), labels[rows])
-        if len(rows) and len(absent):
-            name_of_class = classes[int(absent[0])]
-            few = int(total[absent[0]])
-            reason = f"no {name} row has class {name_of_class!r}; choose another share{again}"
-            if few < parts:
-                rows_of_class = f"{few} row{'' if few == 1 else 's'}"
-                reason = (
-                    f"class {name_of_class!r} has {rows_of_class}, and each of {parts} parts needs one; leave out rows "
-                    "with this label, or give them another class"
-                )
-            raise DataError(reason, code="labels", field=f"[data] {key}", value=name_of_class)
+    total, published = np.bincount(labels, minlength=len(classes)), data.split == "reference"
+    parts = sum(len(rows) > 0 for _, rows in split.items())
+    least = parts if published else _least_rows(len(split.train) / split.total)
+    few = int(total.argmin()) if len(classes) else 0
+    if len(classes) and total[few] < least:
+        count = f"{total[few]} row{'' if total[few] == 1 else 's'}"
+        why = f"each of {parts} parts needs one" if published else f"with these shares {least} are needed"
+        raise DataError(
+            f"class {classes[few]!r} has {count}; {why}: leave out rows with this label, or give them another class",
+            code="labels",
+            field="[data] test_size",
+            value=classes[few],
+        )
+    for name, rows in split.items():
+        absent = [classes[each] for each in np.setdiff1d(np.arange(len(classes)), labels[rows])] if len(rows) else []
+        if absent and (published or name == "train"):
+            part = "training" if name == "train" else name
+            cut = name == "validation" or (name == "train" and published and len(split.validation))
+            reason = f"no {part} row has class {absent[0]!r}; choose another share"
+            field = "[data] validation_size" if cut else "[data] test_size"
+            raise DataError(reason, code="labels", field=field, value=absent[0])
+        if absent:
+            listed = ", ".join(map(repr, absent[:5])) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
+            reason = f"no {name} row has class {listed}; its scores are those of the other classes"
+            warnings.warn(reason, DataWarning, stacklevel=2)
+
+
+def _least_rows(share: float) -> int:
+    """Return how many rows a class needs, so that all of them lie outside of the training part once in 1,000 times."""
+    return math.ceil(math.log(1e-3) / math.log(1 - share)) if share < 1 else 1
 
 
 def _part_size(key: str, share: float, rows: int) -> int:

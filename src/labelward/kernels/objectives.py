@@ -301,15 +301,15 @@ def evaluation_metric(
 
     Args:
         name: ``"auto"`` for the objective's own loss; ``"logloss"``, ``"error"`` (share of wrong classes) or ``"auc"``
-            (one class against the rest, plain mean over more than two classes) for classes; ``"rmse"`` or ``"mae"``
-            for regression.
+            (one class against the rest, plain mean over more than two classes, of which those without rows are left
+            out; 0.5 where one class has all rows) for classes; ``"rmse"`` or ``"mae"`` for regression.
         margins: float64 [n, outputs].
         y: float64 [n].
         weights: float64 [n].
 
     Raises:
         JobError: the name is unknown, or the metric does not fit the objective.
-        DataError: the rows have no weight, or, for ``"auc"``, none of them is of some class.
+        DataError: the rows have no weight.
     """
     kinds = {"auto": None, "logloss": True, "error": True, "auc": True, "rmse": False, "mae": False}
     if name not in kinds:
@@ -326,19 +326,23 @@ def evaluation_metric(
         return _mean((predicted.argmax(axis=1) != y).astype(np.float64), weights), False
     if name == "auc":
         each = range(1, 2) if objective.classes == 2 else range(objective.classes)
-        return float(np.mean([_auc(predicted[:, c], y == c, weights) for c in each])), True
+        found = [area for c in each if (area := _auc(predicted[:, c], y == c, weights)) is not None]
+        return float(np.mean(found or [0.5])), True
     off = np.abs(predicted - y)
     return (math.sqrt(_mean(off * off, weights)) if name == "rmse" else _mean(off, weights)), False
 
 
-def _auc(score: Floats, positive: NDArray[np.bool_], weights: Floats) -> float:
-    """Return the share of pairs of a positive and a negative row that the score puts in order; ties are one half."""
+def _auc(score: Floats, positive: NDArray[np.bool_], weights: Floats) -> float | None:
+    """Return the share of pairs of a positive and a negative row that the score puts in order; ties are one half.
+
+    None where there are no such pairs. This is no error: peers would hear of it, and it depends on the labels.
+    """
     _, at = np.unique(score, return_inverse=True)
     up = np.bincount(at, weights * positive)
     down = np.bincount(at, weights * ~positive)
     pairs = float(up.sum() * down.sum())
     if not pairs > 0:
-        raise DataError("the area under the curve needs rows of every class, but one class has none", code="labels")
+        return None
     return float(up @ (np.cumsum(down) - 0.5 * down)) / pairs
 
 

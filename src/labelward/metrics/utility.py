@@ -47,7 +47,7 @@ def utility_scores(
     """
     known = ~np.isnan(data.test_values)
     values, margins = data.test_values[known], margins[known]
-    if len(np.unique(values)) < max(len(data.classes), 1):
+    if not len(values) or (not known.all() and len(np.unique(values)) < len(data.classes)):
         return {}
     weights = data.test_weights[known] if len(np.unique(data.test_weights)) > 1 else None
     predicted = programs.predicted(margins, data.classes)
@@ -67,32 +67,38 @@ def class_scores(
 ) -> dict[str, float]:
     """Return ``auc``, ``accuracy``, ``f1`` and ``logloss``; the prediction is the first class of highest probability.
 
-    With two classes, AUC and F1 are those of the second. With more, they are unweighted means over the classes, each
-    against the rest.
+    With two classes, AUC and F1 are those of the second. With more, they are unweighted means over the classes that
+    occur, each against the rest. Where rows of one class alone occur, the AUC is 0.5.
 
     Args:
         ranks: float64 [rows, classes], rank the rows for each class; [rows, 1] for the second of two classes.
         predicted: float64 [rows, classes], probabilities.
-        labels: int64 [rows], class numbers; every class occurs.
+        labels: int64 [rows], class numbers.
         weights: float64 [rows]; None: equal weights.
         names: of the metrics to compute; None: all.
     """
     from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
 
+    if weights is not None and not weights.all():
+        counted = weights > 0
+        ranks, predicted, labels, weights = ranks[counted], predicted[counted], labels[counted], weights[counted]
     classes = predicted.shape[1]
-    scored = [1] if classes == 2 else list(range(classes))
+    rows = np.bincount(labels, minlength=classes)
+    occurring = [1] if classes == 2 else np.flatnonzero(rows).tolist()
+    ranked = [c for c in occurring if 0 < rows[c] < len(labels)]
     guess = predicted.argmax(axis=1)
 
     def auc() -> Any:
-        return np.mean(
-            [roc_auc_score(labels == c, ranks[:, c % ranks.shape[1]], sample_weight=weights) for c in scored]
-        )
+        each = [roc_auc_score(labels == c, ranks[:, c % ranks.shape[1]], sample_weight=weights) for c in ranked]
+        return np.mean(each or [0.5])
 
     def accuracy() -> Any:
         return accuracy_score(labels, guess, sample_weight=weights)
 
     def f1() -> Any:
-        return np.mean(f1_score(labels, guess, labels=scored, average=None, zero_division=0.0, sample_weight=weights))
+        return np.mean(
+            f1_score(labels, guess, labels=occurring, average=None, zero_division=0.0, sample_weight=weights)
+        )
 
     def logloss() -> Any:
         bounded = np.clip(predicted, _MIN_PROBABILITY, 1.0)

@@ -386,20 +386,10 @@ def refuse_unaligned(kind: str, data: VerticalDataset) -> None:
         )
 
 
-def check_weights(side: str, values: Floats, weights: Floats, classes: Sequence[str]) -> None:
-    """Refuse rows, or rows of a class, with zero total weight: no metric is defined for them."""
-    if not len(values):
-        return
-    if not weights.any():
+def check_weights(side: str, weights: Floats) -> None:
+    """Refuse rows of zero total weight: no metric is defined for them."""
+    if len(weights) and not weights.any():
         raise DataError(f"every {side} row has weight 0", code="rows", value=side)
-    if classes and side != "training":
-        by_class = np.bincount(values.astype(np.int64), weights, len(classes))
-        if not by_class.all():
-            raise DataError(
-                f"every {side} row of class {classes[int(by_class.argmin())]!r} has weight 0",
-                code="rows",
-                value=classes[int(by_class.argmin())],
-            )
 
 
 def attacker_data(inputs: PartyDataset) -> AttackerData:

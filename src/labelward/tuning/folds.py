@@ -67,10 +67,9 @@ def _rows(data: VerticalDataset, train: Rows, scored: Rows | None) -> VerticalDa
         table_rows=split(data.table_rows),
         train_holders=data.train_holders[train],
     )
-    for name, labels in (("training", found.train_labels), ("validation", found.test_labels)):
-        absent = np.setdiff1d(np.arange(len(data.classes)), labels)
-        if len(absent):
-            missing = data.classes[int(absent[0])]
-            reason = f"no {name} row of the search has class {missing!r}"
-            raise DataError(reason, code="labels", field="[tune] validation", value=missing)
+    absent = np.setdiff1d(np.arange(len(data.classes)), found.train_labels)
+    if len(absent):
+        missing = data.classes[int(absent[0])]
+        reason = f"no training row of the search has class {missing!r}"
+        raise DataError(reason, code="labels", field="[tune] validation", value=missing)
     return found

@@ -286,7 +286,7 @@ class TreeFamily(ModelFamily[ModelShare]):
         )
         for side, values, weights in sides:
             chosen.check(values)
-            check_weights(side, values, weights, data.classes)
+            check_weights(side, weights)
         start = chosen.start(data.train_values, data.train_weights, self.params.base_score)
         margins = np.tile(start, (len(data.train_values), 1))
         evaluation_metric(self.params.eval_metric, chosen, margins, data.train_values, data.train_weights)

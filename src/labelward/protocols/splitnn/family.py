@@ -353,14 +353,11 @@ def _check_bottom(params: SplitNet, parties: Sequence[PartyDataset], names: Sequ
 
 
 def _check_labels(params: SplitNet, data: VerticalDataset) -> None:
-    """Refuse labels that the loss does not support, and rows or classes with zero total weight."""
+    """Refuse labels that the loss does not support, and rows with zero total weight."""
     objective_of(params, _label_vector(label_vector(data)), len(data.train_values))
-    for side, values, weights in (
-        ("training", data.train_values, data.train_weights),
-        ("validation", data.validation_values, data.validation_weights),
-        ("test", data.test_values, data.test_weights),
-    ):
-        check_weights(side, values, weights, data.classes)
+    check_weights("training", data.train_weights)
+    check_weights("validation", data.validation_weights)
+    check_weights("test", data.test_weights)
 
 
 def _class_maps(shares: Mapping[str, NetShare], data: VerticalDataset, rows: NDArray[np.int64]) -> dict[str, ImageMaps]:
