@@ -73,6 +73,20 @@ def test_a_row_of_weight_two_counts_as_two_rows(rows: list[tuple[int, float, flo
     assert weighted == pytest.approx(repeated, rel=1e-9)  # sums in another order
 
 
+def test_classes_without_rows_are_not_scored() -> None:
+    """The split is drawn without regard to the labels, so that test rows may lack any class."""
+    predicted = np.array([[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.4, 0.5, 0.1]])
+    found = class_scores(predicted, predicted, np.array([0, 1, 0]))
+    assert found["auc"] == pytest.approx((1 + 0.5) / 2)
+    assert found["f1"] == pytest.approx((2 / 3 + 2 / 3) / 2)
+    alone = class_scores(predicted, predicted, np.array([0, 0, 0]))
+    assert (alone["auc"], alone["accuracy"]) == (0.5, pytest.approx(1 / 3))
+    weightless = class_scores(predicted, predicted, np.array([0, 1, 2]), np.array([1.0, 2.0, 0.0]))
+    assert weightless == pytest.approx(
+        class_scores(predicted[:2], predicted[:2], np.array([0, 1]), np.array([1.0, 2.0]))
+    )
+
+
 def test_quantities_by_hand() -> None:
     predicted, values = np.array([1.0, 2.0, 4.0]), np.array([0.0, 2.0, 6.0])
     found = regression_scores(predicted, values)

@@ -205,7 +205,7 @@ def run(job: Job, data: VerticalDataset) -> Ran:
 
 
 def runs_of(job: Job, labelings: Sequence[NDArray[Any]]) -> list[Ran]:
-    """Return a run with each of the labelings, but for those of which a side lacks a class: nothing is sent then."""
+    """Return a run with each of the labelings, but where the training part lacks a class: nothing is sent then."""
     runs = []
     for labels in labelings:
         try:
@@ -254,9 +254,9 @@ def check(model: Mapping[str, Any], defense: str = "none", classes: int = 2, cou
 
 def fits(kind: str, defense: str) -> bool:
     """Return whether a model can take a defense, which its set-up says before anything is sent."""
-    job = job_of({"kind": kind}, defense)
-    data = data_of(job, classes_of(2))
     try:
+        job = job_of({"kind": kind}, defense)
+        data = data_of(job, classes_of(2))
         check_job(job)
         model_family(job.model).check(data, monitored_chains(job, data, job.variants()[-1], seed=1))
     except LabelwardError as error:

@@ -164,7 +164,7 @@ def test_a_defense_of_one_party_protects_nobody(kind: str, party: str) -> None:
     plain = job_of(LABELS, THREE)
     spec = ComponentSpec(kind, {"party": party, "epsilon": 1.0})
     job = Job(data=plain.data, parties=plain.parties, model=plain.model, defenses=(Variant((spec,), 1),))
-    with refused(JobError, "conflict", field="[[defense]] 1: party", value=party):
+    with refused(JobError, "unsupported", field="[[defense]] 1 party", value=party):
         with_defaults(job)
 
 

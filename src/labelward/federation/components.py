@@ -328,7 +328,7 @@ def _complete_defense(job: Job, kind: ComponentSpec, place: str) -> ComponentSpe
         raise error.under(place)
     if party is not None and model_family(job.model).defended_alike:
         reason = f"is not for {job.model.kind!r}, where a defense acts at all parties or protects nobody; remove it"
-        raise JobError(reason, code="conflict", field=f"{place} party", value=party)
+        raise JobError(reason, code="unsupported", field="party", value=party).under(place)
     if party is None or party == job.active.name:
         return complete
     return ComponentSpec(kind.kind, {"party": party, **complete.params})
