@@ -29,8 +29,8 @@ TABLES: dict[str, tuple[str, dict[str, Any]]] = {
 def refusal(columns: dict[str, Any]) -> LabelwardError:
     sections = {"data": {"table": "m.csv", "label": "y"}, "parties": {"active": ["a"], "telco": ["b"]}}
     job = with_defaults(parse_job({**sections, "model": {"kind": "secureboost"}}))
+    private = {party: PrivateSeed(party.encode().ljust(32)) for party in ("active", "telco")}
     with pytest.raises(DataError) as caught:
-        private = {party: PrivateSeed(party.encode().ljust(32)) for party in ("active", "telco")}
         load_dataset(job, 1, RawTables(name="m", tables=(as_table(columns),)), private=private)
     return caught.value
 

@@ -75,8 +75,8 @@ _SIDES: dict[type[LabelwardError], str] = {
 
 _OF_CONTENT: Final = frozenset({"columns", "rows", "labels", "values"})
 _CONTENT: Final[Code] = "values"
-"""What partners hear of a table whose content is wrong, whichever of these codes the error has: told apart, it could say
-that a class is rare, or that there is one class only."""
+"""What partners hear of a table whose content is wrong, whichever of these codes the error has: told apart, they could
+say that a class is rare, or that there is one class only."""
 
 Log = Callable[[str, Mapping[str, Any]], None]
 """Called with what happened and its particulars; none of them is a private value."""
