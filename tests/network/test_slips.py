@@ -32,8 +32,8 @@ SLIPS: dict[str, tuple[Callable[[Companies, str], object], str]] = {
     ),
     "an unknown key of the network": (with_key("network", "timout = 5"), "job file (code 'unknown')"),
     "no table": (lambda made, party: (made.folder / f"{party}.csv").unlink(), "table (code 'not-found')"),
-    "no id": (lambda made, party: made.edit(f"{party}.csv", "id", "key"), "table (code 'columns')"),
-    "an id twice": (lambda made, party: made.edit(f"{party}.csv", "c00017", "c00018"), "table (code 'rows')"),
+    "no id": (lambda made, party: made.edit(f"{party}.csv", "id", "key"), "table (code 'values')"),
+    "an id twice": (lambda made, party: made.edit(f"{party}.csv", "c00017", "c00018"), "table (code 'values')"),
     "a table of another kind": (
         lambda made, party: (made.folder / f"{party}.csv").write_bytes(b"\0\1\2" * 99),
         "table (code 'unreadable')",
@@ -115,7 +115,7 @@ def test_a_slip_of_one_of_three_is_heard_by_both(tmp_path: Path) -> None:
         said = made.ended(bank=3, telco=3, shop=2)
         for party in ("bank", "telco"):
             assert "'shop'" in said[party]
-            assert "(code 'rows')" in said[party]
+            assert "(code 'values')" in said[party]
 
 
 def test_a_slip_at_a_prediction(tmp_path: Path) -> None:

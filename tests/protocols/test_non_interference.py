@@ -283,12 +283,13 @@ def labeled_by_others(job: Job, party: str) -> NDArray[np.int64]:
     return np.setdiff1d(np.arange(ROWS), mine)
 
 
-def holders_coverage(party: str, defense: str = "none", **model: Any) -> Coverage:
+def holders_coverage(party: str, defense: str = "none", task: str = "classification", **model: Any) -> Coverage:
     """Compare a party's views of PIVODL where its own labels, and all totals that anybody opens, are fixed.
 
     So are sums under masks, which are uniform but for the total: no mask may serve twice.
     """
     job = job_of({"kind": "pivodl", **model}, defense)
+    job = with_defaults(replace(job, data=replace(job.data, task=task)))
     totals: dict[Any, Any] = {}
     used: dict[PairwiseMasks, set[str]] = {}
     opened, masked = SecureSums.open, PairwiseMasks.masked
@@ -319,6 +320,8 @@ def holders_coverage(party: str, defense: str = "none", **model: Any) -> Coverag
         pytest.param("none", {"exchange": "published"}, id="published"),
         pytest.param("none", {"instance_threshold": 2}, id="threshold"),
         pytest.param("none", {"instance_threshold": 2, "threshold": "both-sides"}, id="both-sides"),
+        pytest.param("none", {"task": "regression"}, id="quantities"),
+        pytest.param("none", {"task": "regression", "aggregation": "masks"}, id="masked-quantities"),
     ],
 )
 def test_where_labels_lie_on_several_parties(party: str, defense: str, model: dict[str, Any]) -> None:

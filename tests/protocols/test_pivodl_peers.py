@@ -94,9 +94,18 @@ def test_who_sends_what_cannot_be_is_named(lie: str, monkeypatch: pytest.MonkeyP
     assert caught.value.peer == liar or drawn or lie in ("counts", "rows of nobody", "rows of others")
 
 
-def test_a_scale_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "lie",
+    [
+        pytest.param(lambda limbs: limbs[1:], id="shape"),
+        pytest.param(lambda limbs: limbs[None], id="dimensions"),
+        # the same number: an opener could hide something in what the limbs carry
+        pytest.param(lambda limbs: limbs + np.array([1 << 40, -1, 0, 0, 0]), id="form"),
+    ],
+)
+def test_a_scale_that_is_none(lie: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     job = job_of(LABELS, THREE, table="diabetes.csv", data='task = "regression"\nlabel = "target"', model=MODEL)
-    change = array(lambda limbs: limbs[1:], "limbs")
+    change = array(lie, "limbs")
     liars = [party.name for party in job.parties]
     made = partial(simulation.Participant, wrap=lambda end: Liar(end, end.party, LabelTotal, change))
     monkeypatch.setattr(simulation, "Participant", made)

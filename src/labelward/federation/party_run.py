@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import msgspec
 
 from labelward.errors import (
+    Code,
     DataError,
     DependencyError,
     JobError,
@@ -72,6 +73,11 @@ _SIDES: dict[type[LabelwardError], str] = {
 }
 """What may be to blame, as partners may know it; anything else, such as a defense, is "its settings"."""
 
+_OF_CONTENT: Final = frozenset({"columns", "rows", "labels", "values"})
+_CONTENT: Final[Code] = "values"
+"""What partners hear of a table whose content is wrong, whichever of these codes the error has: told apart, they could
+say that a class is rare, or that there is one class only."""
+
 Log = Callable[[str, Mapping[str, Any]], None]
 """Called with what happened and its particulars; none of them is a private value."""
 
@@ -129,13 +135,18 @@ def require_party(job: Job, party: str) -> None:
 
 
 def public_reason(error: Exception) -> str:
-    """Return what partners may know of an error that keeps a party from beginning: the side and the code."""
+    """Return what partners may know of an error that keeps a party from beginning: the side and the code.
+
+    What a table holds has one code, ``"values"``, as it may follow from the labels whether rows, columns, labels or
+    cells are wrong.
+    """
     if not isinstance(error, LabelwardError):
         return f"it cannot begin ({type(error).__name__})"
     if isinstance(error, PolicyError) and error.field == CONSENT:
         return f"it does not consent to {error.value!r} ({CONSENT}, code {error.code!r})"
     side = next((side for kind, side in _SIDES.items() if isinstance(error, kind)), "its settings")
-    return f"it cannot begin because of {side} (code {error.code!r}); it knows more"
+    code = _CONTENT if isinstance(error, DataError) and error.code in _OF_CONTENT else error.code
+    return f"it cannot begin because of {side} (code {code!r}); it knows more"
 
 
 def run_program(ctx: Context, program: Callable[[Context], T]) -> T:

@@ -116,7 +116,11 @@ class TotalSums(Message, frozen=True):
 
 
 class LabelTotal(Message, frozen=True):
-    """A sum over all labels that are quantities, or over squares, int64 [limbs], from who opened it to all."""
+    """A sum over all labels that are quantities, or over squares, from who opened it to all.
+
+    Attributes:
+        limbs: int64 [limbs] of 40 bits and one sign, lowest first: of the total alone, not sums of holders' limbs.
+    """
 
     limbs: Released[Array]
 

@@ -44,7 +44,18 @@ class PairwiseMasks:
         for peer in among:
             if peer == self._party:
                 continue
-            stream = hashlib.shake_256(self._shared[peer] + purpose.encode()).digest(8 * total.size)
-            mask = np.frombuffer(stream, dtype="<u8").astype(np.uint64)
+            mask = np.frombuffer(self._stream(peer, purpose, 8 * total.size), dtype="<u8").astype(np.uint64)
             total += mask if self._party < peer else np.negative(mask)
         return total.view(np.int64).reshape(values.shape)
+
+    def masked_number(self, number: int, among: Iterable[str], purpose: str, *, size: int) -> int:
+        """Return a whole number modulo 2^(8 ``size``) under masks of as many bytes; else as :meth:`masked`."""
+        for peer in among:
+            if peer == self._party:
+                continue
+            mask = int.from_bytes(self._stream(peer, purpose, size), "little")
+            number += mask if self._party < peer else -mask
+        return number % (1 << 8 * size)
+
+    def _stream(self, peer: str, purpose: str, size: int) -> bytes:
+        return hashlib.shake_256(self._shared[peer] + purpose.encode()).digest(size)

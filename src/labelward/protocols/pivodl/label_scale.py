@@ -6,6 +6,13 @@ do not depend on units.
 
 Sums are exact: a holder adds its labels as whole multiples of 2^-40 and splits the total into limbs of 40 bits. So the
 scale does not depend on who holds which label.
+
+Sums of limbs would tell more than the total: what each limb carries, which depends on the holders' separate totals. So
+holders mask their totals first, by masks that cancel modulo 2^200, and split what results: whatever is done with those
+limbs, their joint distribution depends on the total alone. With masks that were truly random this would be exact, also
+for who opens the limbs or adds them up, and for both together; masks are expanded from X25519 keys that every attempt
+of a run draws anew, so that a total which is repeated tells nothing more. Who opens the sums rebuilds the total and
+tells it in its one form.
 """
 
 from __future__ import annotations
@@ -21,6 +28,7 @@ from labelward.he.base import Layout
 from labelward.messages.base import Array
 from labelward.messages.pivodl import LabelTotal
 from labelward.party.context import Context
+from labelward.protocols.common.pairwise_masks import PairwiseMasks
 from labelward.protocols.pivodl.secure_sums import Collection, SecureSums
 from labelward.rng import learning
 
@@ -28,6 +36,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _BITS, _LIMBS = 40, 5
+_MASK_BYTES = _BITS * _LIMBS // 8
+_MODULUS = 1 << (_BITS * _LIMBS)
 _ONE = 2.0**40
 _MOST = 2.0**60
 
@@ -93,21 +103,39 @@ def _total(ctx: Context, sums: SecureSums, values: Floats, number: int) -> float
     to, own = Collection(adder, opener, (-1, number)), None
     layout = Layout(bounds=(1 << _BITS,) * _LIMBS, rows=len(sums.holders), logical=_LIMBS)
     if ctx.party in sums.holders:
-        own = _limbs(_integer_sum(values))[None, None]
+        own = _masked_limbs(_integer_sum(values), sums.masks, sums.holders, number)[None, None]
         sums.contribute(own, to, layout)
     sums.add_up(own, to, layout)
     if ctx.party == opener:
-        limbs: Integers = sums.open(own, (1, 1, _LIMBS), to, layout)[0, 0]
+        total = _unmasked(sums.open(own, (1, 1, _LIMBS), to, layout)[0, 0])
         for peer in ctx.peers:
-            ctx.send(peer, LabelTotal(ctx.policies.release_opened(Array.pack(limbs))), (number,))
+            ctx.send(peer, LabelTotal(ctx.policies.release_opened(Array.pack(_limbs(total)))), (number,))
     else:
         message = ctx.recv(opener, LabelTotal, (number,))
         with ctx.blaming(opener, "LabelTotal", (number,)):
             limbs = message.limbs.value.unpack().astype(np.int64)
-        if limbs.shape != (_LIMBS,):
+        if limbs.shape != (_LIMBS,) or not np.array_equal(limbs, _limbs(_number(limbs))):
             raise PeerError(opener, "sent no total of labels", message="LabelTotal", code="peer-message")
-    total: int = sum(limb << (_BITS * place) for place, limb in enumerate(limbs.tolist()))
+        total = _number(limbs)
     return total / _ONE
+
+
+def _masked_limbs(total: int, masks: PairwiseMasks, holders: tuple[str, ...], number: int) -> Integers:
+    """Return a holder's total under masks that cancel modulo 2^200 in the sum over all holders, as limbs."""
+    return _limbs(masks.masked_number(total, holders, f"label total {number}", size=_MASK_BYTES))
+
+
+def _unmasked(limbs: Integers) -> int:
+    """Return the total of which the sums of all holders' limbs are given.
+
+    It is below 2^199: at most 2^36 values, each of them below 2^122 and in multiples of 2^-40.
+    """
+    total = _number(limbs) % _MODULUS
+    return total - _MODULUS if 2 * total >= _MODULUS else total
+
+
+def _number(limbs: Integers) -> int:
+    return sum(limb << (_BITS * place) for place, limb in enumerate(limbs.tolist()))
 
 
 def _limbs(total: int) -> Integers:
