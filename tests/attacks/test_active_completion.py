@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from splitruns import attacked, known_of, trained
 
 from labelward.attacks import ATTACKS
@@ -10,6 +11,7 @@ from labelward.attacks.active_completion import ActiveCompletion
 from labelward.attacks.passive_completion import PassiveCompletion
 from labelward.errors import DataError, JobError
 from labelward.protocols.splitnn.behavior import MaliciousOptimizer
+from labelward.protocols.splitnn.family import SplitNetFamily
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.testing.label_attacks import LabelAttackContract
 from refusals import refused
@@ -51,11 +53,41 @@ def test_an_honest_party_s_view_is_refused_unless_told():
 
 
 def test_a_view_of_an_earlier_version_that_scaled_a_velocity_beside_adam_is_refused_unless_told():
-    run = a_run(MaliciousOptimizer(base="momentum"), "adam")
+    run = a_run(MaliciousOptimizer(), "adam")
     with refused(DataError, "unsupported", value="telco"):
         attacked(run, ActiveCompletion(**PARAMETERS), 1)
     assert len(attacked(run, ActiveCompletion(**PARAMETERS, base="momentum"), 1).values) == 200
-    assert len(attacked(a_run(MaliciousOptimizer(), "adam"), ActiveCompletion(**PARAMETERS), 1).values) == 200
+
+
+@pytest.mark.parametrize("behavior", [{"base": "adam"}, {"reading": "published"}], ids=str)
+def test_a_view_of_steps_as_recorded_is_read_beside_adam_by_an_attack_that_says_nothing_of_them(behavior):
+    """The published code scales a velocity beside any optimizer."""
+    run = a_run(MaliciousOptimizer(**behavior), "adam")
+    assert len(attacked(run, ActiveCompletion(**PARAMETERS), 1).values) == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "optimizer", "base"),
+    [
+        ({}, "sgd", "momentum"),
+        ({}, "adam", "adam"),
+        ({"reading": "published"}, "adam", "momentum"),
+        ({"base": "momentum"}, "adam", "momentum"),
+        ({"base": "adam"}, "sgd", "adam"),
+    ],
+)
+def test_its_base_is_the_optimizer_of_the_model(given, optimizer, base):
+    """A behavior without a base scales the velocity, as those that the first version stored."""
+    model = SplitNet(optimizer=optimizer)
+    settled = ActiveCompletion(**given).settled({"kind": "splitnn", **model.parameters()})
+    assert (settled.base, settled.settled({"kind": "splitnn", "optimizer": "adam"})) == (base, settled)
+    behavior = SplitNetFamily(model).make_behavior(settled.behavior)
+    assert (behavior.base, "base" in settled.behavior) == (base, base == "adam")
+
+
+def test_no_party_trains_for_an_attack_that_is_not_settled():
+    with refused(JobError, "choice", field="malicious-optimizer base", value="auto"):
+        SplitNetFamily().make_behavior(ActiveCompletion().behavior)
 
 
 def test_parameters_that_cannot_be_are_refused_by_name():

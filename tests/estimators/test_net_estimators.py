@@ -89,6 +89,9 @@ def test_defenses_and_behaviors_act(cancer: tuple[pd.DataFrame, Any]) -> None:
     off = clone(plain).set_params(behaviors={"passive": {"kind": "malicious-optimizer"}}).fit(X, y)
     assert [each["kind"] for each in off.views_["passive"].applied() if each["stage"] == "behavior"]
     assert off.loss_curve_ != plain.loss_curve_
+    assert "base" not in off.shares_["passive"].behavior["parameters"]
+    beside_adam = off.set_params(optimizer="adam", epochs=1).fit(X, y)
+    assert beside_adam.shares_["passive"].behavior["parameters"]["base"] == "adam"
     with refused(InvalidInputError, "unknown", field="behaviors", value="active"):
         clone(plain).set_params(behaviors={"active": {"kind": "malicious-optimizer"}}).fit(X, y)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
+from labelward.auditing import audit as auditing
 from labelward.job import ComponentSpec
 from labelward.report.plots import DefenseMark, Image
 from labelward.report.study import StudyReport, write_study
@@ -19,6 +22,8 @@ from labelward.studies.references import NO_DEFENSE, UTILITY, Claim
 from labelward.studies.results import study_figures
 from labelward.studies.run import StudyResult, run_study
 from labelward.studies.spec import Study, StudyTask
+
+torch.set_num_threads(1)  # the parties of a rehearsal share the cores
 
 FULL = LABEL_INFERENCE.full
 assert FULL is not None
@@ -242,6 +247,53 @@ def test_further_metrics_have_rows_of_their_own(tmp_path: Path) -> None:
     (grid,) = StudyReport(result, tmp_path / "study").sections[0].tables
     assert [name for name, _ in grid.rows] == ["digits, top model, accuracy", "digits, top model, AUC"]
     assert grid.rows[1][1][1].ours != "not run"
+
+
+@pytest.mark.parametrize(("optimizer", "more"), [("sgd", 0), ("adam", 1)])
+def test_a_finished_study_of_a_version_that_scaled_velocities_goes_on(
+    optimizer: str, more: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside SGD it is whole, beside Adam one run more is trained, and the page has the figures of that one."""
+    column = next(each for each in QUICK.columns if each.title == "active, head only")
+    study = replace(
+        QUICK,
+        datasets=tuple(
+            replace(
+                each,
+                generate=lambda seed: datasets.synthetic(100, 2, seed),
+                image_width=0,
+                completion={"steps": 5, "auxiliary": 10, "unlabeled_weight": 1.0},
+                model={"epochs": 1, "batch_size": 32, "optimizer": optimizer},
+                upper_bound=False,
+            )
+            for each in QUICK.datasets
+            if each.name == "digits"
+        ),
+        settings=tuple(
+            replace(each, columns=(column.title,)) if each.name == "default" else each for each in QUICK.settings
+        ),
+        columns=(column,),
+        claims=(),
+        parts=(replace(QUICK.parts[0], columns=(column.title,), rankings=()),),
+    )
+    earlier = replace(column, attack=ComponentSpec(column.attack.kind, {**column.attack.params, "base": "momentum"}))
+    out = tmp_path / "study"
+    first = study_figures(run_study(replace(study, columns=(earlier,)), out), out)
+    trained, run_training = [], auditing.run_training
+
+    def count(*args: Any, **options: Any) -> Any:
+        trained.append(options["seed"])
+        return run_training(*args, **options)
+
+    monkeypatch.setattr(auditing, "run_training", count)
+    result = run_study(study, out)
+    assert not result.failed
+    assert len(trained) == more
+    (key,) = (key for key in first if key[1].column == column.title)
+    second = study_figures(result, out)
+    assert second.keys() == first.keys()
+    assert (second[key] == first[key]) is (not more)
+    StudyReport(result, out)
 
 
 def test_a_column_takes_the_parameters_of_its_data_set() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from labelward.federation.simulation import VIEW
 from labelward.job import ComponentSpec, parse_job
 from labelward.party.view import View
 from labelward.report.study import StudyReport, write_study
-from labelward.report.study.verdicts import ablation_verdict
+from labelward.report.study.verdicts import NOT_COUNTED, ablation_verdict
 from labelward.report.summary import Spread
 from labelward.runs.directory import data_folder
 from labelward.runs.schema import RESULTS_FILE, run_folder
@@ -240,6 +241,24 @@ def test_the_page_compares_ours_with_the_others(whole: Path) -> None:
     assert rate.within == "below 1"
     assert rate.met is (float(rate.ours) < 1)
     assert report.verdict().startswith("2 of 3" if rate.met else "1 of 3")
+
+
+def test_rows_that_the_version_of_a_study_did_not_count_were_not_left_out(whole: Path, tmp_path: Path) -> None:
+    """Two that encrypt nothing differ: without sums there are no rows of them, and a defense costs nothing."""
+    cells = {}
+    for name, missing in (("earlier", ("logical_rows",)), ("nothing", ("logical_rows", "logical_sums"))):
+        out = shutil.copytree(whole, tmp_path / name)
+        for path in out.rglob(RESULTS_FILE):
+            stored = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            for row in stored:
+                for number in missing if row["defense"] or name == "earlier" else ():
+                    del row["cost"][number]
+            path.write_text("".join(json.dumps(row) + "\n" for row in stored), encoding="utf-8")
+        report = StudyReport(run_study(TINY, out), out)
+        cells[name] = [cell.ours for part, _, _, cell in report.cells() if part == "table 2"]
+    assert cells["earlier"][1] == NOT_COUNTED
+    assert float(cells["earlier"][0]) > 0
+    assert cells["nothing"] == ["0.000", "0.000"]
 
 
 def test_differences_have_the_reason_of_their_part(whole: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -13,9 +14,12 @@ from labelward.attacks.nets.view_gradients import has_gradients
 from labelward.attacks.passive_completion import Completion
 from labelward.errors import DataError
 from labelward.parameters import NonNegativeFloat, PositiveFloat
+from labelward.party.deviation import malicious_base
 from labelward.party.view import View
 
 _OPTIMIZER = ("beta", "gamma", "least", "most", "rate", "base", "reading")
+_UNNAMED = {"base": "momentum"}
+"""What a behavior has that does not name it, where that is no default of the attack: the first version had no base."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +82,21 @@ class ActiveCompletion(Completion):
 
     @property
     def behavior(self) -> dict[str, Any] | None:
-        """The malicious optimizer, with its parameters that differ from the defaults; None with ``honest``."""
+        """The malicious optimizer, with its parameters that differ from its defaults; None with ``honest``.
+
+        Only a settled attack can be trained for: no party takes ``base = "auto"``.
+        """
         if self.honest:
             return None
-        chosen = {name: (getattr(self, name), type(self).__dataclass_fields__[name].default) for name in _OPTIMIZER}
-        return {"kind": "malicious-optimizer"} | {
-            name: value for name, (value, usual) in chosen.items() if value != usual
-        }
+        usual = {name: type(self).__dataclass_fields__[name].default for name in _OPTIMIZER} | _UNNAMED
+        chosen = {name: getattr(self, name) for name in _OPTIMIZER}
+        return {"kind": "malicious-optimizer"} | {name: value for name, value in chosen.items() if value != usual[name]}
+
+    def settled(self, model: Mapping[str, Any]) -> Self:
+        """Return the attack with the base that ``"auto"`` stands for beside a model's optimizer."""
+        if self.base != "auto":
+            return self
+        return replace(self, base=malicious_base(model.get("optimizer", "sgd"), self.reading))
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
@@ -98,16 +110,17 @@ class ActiveCompletion(Completion):
                 code="unsupported",
                 value=view.party,
             )
-        if active and self.base == "auto" and self._other_base(view, active[-1]):
+        if active and self.base == "auto" and _scaled_less(view, active[-1]["parameters"]):
             raise DataError(
-                f"party {view.party!r} trained with steps of SGD where the job has Adam, as earlier versions did; "
-                "base = 'momentum' reads this view, and the audit in another folder trains anew",
+                f"party {view.party!r} scaled a velocity where the job has Adam, with base = 'momentum' or in an "
+                "earlier version; with that base the attack reads this view, and an audit trains one with Adam's steps",
                 code="unsupported",
                 value=view.party,
             )
         return super().__call__(view, own, aux, rng=rng)
 
-    def _other_base(self, view: View, recorded: dict[str, Any]) -> bool:
-        """Return whether a party scaled a velocity, as where no base is on record, though parties trained with Adam."""
-        adam = view.parameter("model.optimizer", "sgd") == "adam" and self.reading != "published"
-        return adam and recorded["parameters"].get("base", "momentum") != "adam"
+
+def _scaled_less(view: View, recorded: Mapping[str, Any]) -> bool:
+    """Return whether a party scaled a velocity, as where no base is on record, and would have scaled steps of Adam."""
+    settled = malicious_base(view.parameter("model.optimizer", "sgd"), recorded.get("reading", "velocity"))
+    return settled == "adam" and recorded.get("base", "momentum") != "adam"

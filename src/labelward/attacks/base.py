@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -285,6 +285,17 @@ class Attack(Parameters, ABC):
         if "passive" not in self.roles:
             return "it reads the view of the active party, and a coalition is of passive parties"
         return "" if self.behavior is None else "in a run one party deviates from the protocol, not several"
+
+    def settled(self, model: Mapping[str, Any]) -> Self:
+        """Return the attack with what its parameters leave to the model decided; by default they leave nothing.
+
+        Jobs are completed with it, so that runs and results name what was done, whatever a later version would decide.
+        It refuses nothing; :meth:`check_model` does.
+
+        Args:
+            model: kind and all parameters, as in a completed job.
+        """
+        return self
 
     def check_labels(self, rows: int, classes: int) -> None:
         """Refuse parameters that do not fit the numbers of rows and classes (0: quantities), before training.

@@ -183,15 +183,20 @@ def _with_objects(job: Job, attacks: Sequence[Attack], defenses: Sequence[Policy
 
 def _grown(out: Path, job: Job) -> Job:
     """Return a job with the seeds, defenses and attacks that an audit in a folder was asked for before, these first."""
-    earlier = stored_job(out)
-    if earlier is None:
+    stored = stored_job(out)
+    if stored is None:
         return job
-    earlier = with_defaults(earlier)
+    earlier = with_defaults(dataclasses.replace(stored, attacks=()))
+    attacks = {  # one by one: two that a development version told apart may be the same
+        attack: None
+        for each in stored.attacks
+        for attack in with_defaults(dataclasses.replace(stored, attacks=(each,))).attacks
+    }
     seeds = dict.fromkeys((*earlier.run.seeds, *job.run.seeds))
     return dataclasses.replace(
         job,
         defenses=(*earlier.defenses, *(each for each in job.defenses if each not in earlier.defenses)),
-        attacks=(*earlier.attacks, *(each for each in job.attacks if each not in earlier.attacks)),
+        attacks=tuple(attacks | dict.fromkeys(job.attacks)),
         run=dataclasses.replace(job.run, seeds=tuple(seeds)),
     )
 

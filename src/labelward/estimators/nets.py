@@ -29,6 +29,7 @@ from labelward.estimators._trees import (
     validation_pair,
 )
 from labelward.estimators._weights import resolve_weights
+from labelward.party.deviation import malicious_base
 from labelward.protocols.common import LabelVector
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.rng import PrivateSeed
@@ -150,6 +151,7 @@ class _SplitNets(FittedNetsMixin):
             **{name: to_python_scalar(getattr(self, name)) for name in sorted(same)},
         )
         programs = SplitNetFamily(params, self._modules())
+        behaviors: dict[str, Mapping[str, Any]] = {}
         for party, behavior in (self.behaviors or {}).items():
             if party not in list(self._places)[1:]:
                 reason = unknown_name("passive party", str(party), list(self._places)[1:])
@@ -157,9 +159,11 @@ class _SplitNets(FittedNetsMixin):
             if behavior.get("kind") != MaliciousOptimizer.kind:
                 reason = unknown_name("kind", str(behavior.get("kind")), [MaliciousOptimizer.kind])
                 raise InvalidInputError(reason, code="unknown", field="behaviors", value=behavior.get("kind"))
-            programs.make_behavior(behavior)
+            base = malicious_base(params.optimizer, behavior.get("reading", "velocity"))
+            behaviors[party] = {"base": base, **behavior}
+            programs.make_behavior(behaviors[party])
         resolve_policies(self.defenses)
-        return TrainingPlan(programs=programs, seed=seed, defenses=self.defenses, behaviors=self.behaviors or {})
+        return TrainingPlan(programs=programs, seed=seed, defenses=self.defenses, behaviors=behaviors)
 
     def _learn(
         self, x: Any, rows: NDArray[np.int64], parties: Parties | None, active: str | None
@@ -259,7 +263,7 @@ class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ig
         defenses: what decides what leaves the active party: dictionaries with ``kind`` and parameters; or such a list
             for each party that has one, by its name, which then acts in predictions, too.
         behaviors: how passive parties train, where not as agreed: by party a dictionary with ``kind``
-            (``"malicious-optimizer"``) and parameters.
+            (``"malicious-optimizer"``) and parameters; its ``base``, left out, is ``"adam"`` beside Adam.
         verbose: whether a bar on stderr shows the progress.
 
     Attributes:

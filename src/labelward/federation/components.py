@@ -53,15 +53,15 @@ class ComponentInfo:
 def with_defaults(job: Job) -> Job:
     """Return the job with the default parameters of its model, defenses and attacks filled in.
 
-    So jobs and result rows with and without explicit defaults are equal. A model that encrypts nothing gets the engine
-    ``"none"``.
+    So jobs and result rows with and without explicit defaults are equal. What attacks leave to the model is decided
+    (:meth:`~labelward.attacks.base.Attack.settled`). A model that encrypts nothing gets the engine ``"none"``.
 
     Raises:
         JobError: a component or parameter is unknown or invalid; two defenses or attacks are equal but for defaults; an
             engine for a model that encrypts nothing, or none for a model that does.
         DependencyError: a library that the model needs is not installed.
     """
-    model = _complete(MODELS, job.model, "[model]:")
+    job = replace(job, model=_complete(MODELS, job.model, "[model]:"))
     if job.leakage.collude is not None:
         members = _coalition(job, job.leakage.collude, "[leakage] collude")
         job = replace(job, leakage=replace(job.leakage, collude=members))
@@ -69,8 +69,7 @@ def with_defaults(job: Job) -> Job:
         job = replace(job, data=replace(job.data, task=job.data.task or default_task(job.data.table)))
     return replace(
         job,
-        model=model,
-        encryption=_encryption(job.encryption, model),
+        encryption=_encryption(job.encryption, job.model),
         defenses=tuple(
             replace(variant, chain=tuple(_complete_defense(job, kind, _entry(variant)) for kind in variant.chain))
             for variant in job.defenses
@@ -273,18 +272,17 @@ def _complete(registry: Registry[Any], spec: ComponentSpec, section: str) -> Com
 
 
 def _complete_attack(job: Job, attack: ComponentSpec, place: str) -> ComponentSpec:
-    """Return an attack with all its parameters, after its ``party`` if it names one.
+    """Return an attack with all its parameters, after its ``party`` if it names one; of a job whose model is complete.
 
     Raises:
         JobError: as :func:`with_defaults`, or the job has no such party or role.
     """
-    from labelward.attacks import ATTACKS
-
-    complete, party = _complete(ATTACKS, bare_attack(attack), place), attack.params.get("party")
+    made, party = make_attack(attack, place).settled(job.model.as_dict()), attack.params.get("party")
+    complete = ComponentSpec(attack.kind, made.parameters())
     if attack.params.get("collude") is not None:
         if party is not None:
             raise JobError("is not allowed next to collude", code="conflict", field=f"{place} party", value=party)
-        if reason := make_attack(complete).alone:
+        if reason := made.alone:
             reason = f"{attack.kind!r} reads no view of a coalition: {reason}"
             raise JobError(reason, code="unsupported", field=f"{place} collude", value=attack.params["collude"])
         members = _coalition(job, attack.params["collude"], f"{place} collude")

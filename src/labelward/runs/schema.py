@@ -18,7 +18,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from labelward.errors import FileFormatError, JobError, OutputError
+from labelward.attacks.base import Attack
+from labelward.errors import FileFormatError, InputError, JobError, OutputError
 from labelward.job.components import ComponentSpec, Variant
 from labelward.party.json_file import decode_versioned, read_versioned
 from labelward.policy.base import BudgetScope
@@ -305,6 +306,9 @@ def replace_rows(folder: Path, keys: Collection[str], rows: Sequence[ResultRow])
 def read_rows(folder: Path) -> list[ResultRow]:
     """Return the folder's rows in the order of writing, without an incomplete last line; empty if there is no file.
 
+    Rows of attacks that a development version had not settled (:meth:`~labelward.attacks.base.Attack.settled`) are
+    settled; of rows that are then of the same key, the last one counts.
+
     Raises:
         FileFormatError: a line is damaged, of another format version, or repeats a row; the message has its number.
     """
@@ -321,8 +325,8 @@ def read_rows(folder: Path) -> list[ResultRow]:
         earlier = first.setdefault(row.key(), number)
         if earlier != number:
             raise FileFormatError(f"repeats line {earlier}", code="damaged", field=where, value=earlier)
-        rows.append(row)
-    return rows
+        rows.append(_settled(row))
+    return list({row.key(): row for row in rows}.values())
 
 
 def has_cut_off_row(folder: Path) -> bool:
@@ -402,6 +406,29 @@ def _slug(deviation: Mapping[str, Any] | None) -> str:
 
 def _kind(entry: Mapping[str, Any]) -> ComponentSpec:
     return ComponentSpec(entry["kind"], {name: value for name, value in entry.items() if name != "kind"})
+
+
+def _settled(row: ResultRow) -> ResultRow:
+    """Return a row whose attack leaves nothing to the model: what is decided changes attack and behavior, no more."""
+    from labelward.attacks import ATTACKS
+
+    if row.attack is None:
+        return row
+    stored = _kind(row.attack)
+    cls = ATTACKS.classes().get(stored.kind, Attack)  # the base class for an extension that is not installed
+    if cls.settled is Attack.settled:
+        return row
+    try:
+        made = ATTACKS.make(stored.kind, stored.params)
+    except InputError:  # parameters of another version
+        return row
+    settled = made.settled(row.model)
+    before, after = made.parameters(), settled.parameters()
+    decided = {name: after[name] for name in stored.params if after[name] != before[name]}
+    if not decided:
+        return row
+    behavior = None if row.behavior is None else settled.behavior
+    return msgspec.structs.replace(row, attack=row.attack | decided, behavior=behavior)
 
 
 def _read(path: Path) -> bytes:

@@ -149,11 +149,11 @@ def _row_figures(
     if row.behavior is None:
         cost = row.cost
         figures = {UTILITY: row.utility[utility], SUMS: cost.logical_sums}
-        if cost.logical_rows:  # earlier versions did not count them
+        if cost.logical_rows or not cost.logical_sums:  # earlier versions did not count the rows of sums
             figures[NUMBERS] = cost.logical_sums + cost.logical_rows
         figures |= {TIME: cost.seconds, TRAFFIC: cost.bytes / 1e6}
     if row.attack is not None and row.leakage is not None:
-        attack, active = attacks[_encode(row.attack)], row.party == "active"
+        attack, active = attacks.get(_encode(row.attack)), row.party == "active"  # None: of another version's study
         of = {"attacker": row.party == ATTACKER, "passive": not active, "active": active}
         for column in (each for each in study.columns if of[each.of]):
             applies = "*" in column.metric or leakage == task.dataset.leakage_metric

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,30 +84,10 @@ def test_a_rate_of_its_own_scales_all_steps() -> None:
 
 
 def test_parameters_that_came_later_are_stored_where_they_are_given() -> None:
-    assert not {"rate", "base"} & MaliciousOptimizer().settled(SplitNet()).parameters().keys()
+    assert not {"rate", "base"} & MaliciousOptimizer().parameters().keys()
     assert MaliciousOptimizer(rate=0.5, base="adam").parameters().items() >= {("rate", 0.5), ("base", "adam")}
     with refused(JobError, "conflict", field="malicious-optimizer base", value="adam"):
         MaliciousOptimizer(base="adam", reading="published")
-
-
-@pytest.mark.parametrize(
-    ("how", "optimizer", "base"),
-    [
-        (MaliciousOptimizer(), "sgd", "momentum"),
-        (MaliciousOptimizer(), "adam", "adam"),
-        (MaliciousOptimizer(reading="published"), "adam", "momentum"),
-        (MaliciousOptimizer(base="momentum"), "adam", "momentum"),
-        (MaliciousOptimizer(base="adam"), "sgd", "adam"),
-    ],
-)
-def test_its_base_is_the_optimizer_of_the_job(
-    how: MaliciousOptimizer, optimizer: Literal["sgd", "adam"], base: str
-) -> None:
-    params = SplitNet(optimizer=optimizer)
-    assert how.settled(params).base == base
-    own = how.optimizer([torch.nn.Parameter(torch.zeros(1))], params)
-    assert isinstance(own, MaliciousSGD)
-    assert own.how.base == base
 
 
 def test_without_scaling_it_is_plain_momentum() -> None:

@@ -7,7 +7,7 @@ run leaves goes to an ordinary attack function.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, overload
 
 from msgspec import Meta
@@ -37,10 +37,6 @@ class Behavior(Protocol):
         """Return an optimizer of these weights; its ``lr`` follows the schedule."""
         ...
 
-    def settled(self, params: SplitNet) -> Behavior:
-        """Return the behavior with what it leaves to the job decided."""
-        ...
-
     def parameters(self) -> dict[str, Any]:
         """Return the parameters recorded in the transcript."""
         ...
@@ -58,10 +54,6 @@ class Honest:
         if params.optimizer == "adam":
             return torch.optim.Adam(weights, lr=rate, weight_decay=decay, fused=True)
         return torch.optim.SGD(weights, lr=rate, momentum=params.momentum, weight_decay=decay, fused=True)
-
-    def settled(self, params: SplitNet) -> Honest:
-        """Return this behavior."""
-        return self
 
     def parameters(self) -> dict[str, Any]:
         """Return an empty mapping: the job contains all parameters."""
@@ -93,12 +85,9 @@ class MaliciousOptimizer(Parameters):
         Meta(description="Learning rate; it follows the schedule of the job. Left out: that of the job."),
     ] = None
     base: Annotated[
-        Literal["auto", "momentum", "adam"],
-        Meta(
-            description="What is scaled: the velocity ('momentum'), the steps of Adam ('adam'), or what the optimizer "
-            "of the job is ('auto')."
-        ),
-    ] = "auto"
+        Literal["momentum", "adam"],
+        Meta(description="What is scaled: the velocity ('momentum'), or the steps of Adam ('adam')."),
+    ] = "momentum"
     reading: Annotated[
         Literal["velocity", "published"],
         Meta(
@@ -114,22 +103,15 @@ class MaliciousOptimizer(Parameters):
         if self.base == "adam" and self.reading == "published":
             raise self.error("base", "is 'momentum' in the published code")
 
-    def settled(self, params: SplitNet) -> MaliciousOptimizer:
-        """Return the behavior with its base: in the published form the velocity, else what the job has."""
-        adam = params.optimizer == "adam" and self.reading != "published"
-        return self if self.base != "auto" else replace(self, base="adam" if adam else "momentum")
-
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters by name; ``rate`` and ``base`` only where they are not those of the first version."""
+        """Return the parameters by name; ``rate`` and ``base`` only where they differ from the defaults."""
         found = super().parameters()
         return {name: value for name, value in found.items() if name not in _LATER or value != _LATER[name]}
 
     def optimizer(self, weights: Weights, params: SplitNet) -> torch.optim.Optimizer:
         """Return the optimizer, with the schedule and weight decay of the job."""
         scale = 1.0 if self.rate is None else self.rate / params.learning_rate
-        return MaliciousSGD(
-            weights, self.settled(params), rate=params.learning_rate, scale=scale, weight_decay=params.weight_decay
-        )
+        return MaliciousSGD(weights, self, rate=params.learning_rate, scale=scale, weight_decay=params.weight_decay)
 
 
 class MaliciousSGD(torch.optim.Optimizer):

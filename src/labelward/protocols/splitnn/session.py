@@ -252,7 +252,7 @@ def run_passive_net(
         behavior: malicious update rule of the bottom model, if any; recorded in the transcript.
     """
     params, rows = task.params, inputs.rows
-    behavior = (behavior or Honest()).settled(params)
+    behavior = behavior or Honest()
     _check(params, inputs, rows)
     if 0 in inputs.shape:
         raise JobError(

@@ -13,6 +13,7 @@ from labelward.report.formatting import count, decimals
 from labelward.report.metrics import metric_name
 from labelward.report.plots import DefenseMark, curves, defense_plot, histograms, point_plot
 from labelward.report.study.verdicts import (
+    NOT_COUNTED,
     NOT_RUN,
     FigureCell,
     FigureTable,
@@ -210,9 +211,12 @@ class StudyReport:
             rows = []
             for defense in self._defenses(part, model):
                 key = FigureKey("", model, defense.name, counted)
-                found = [self._rate(part, key._replace(dataset=each.name)) for each in self.result.datasets]
+                own = [key._replace(dataset=each.name) for each in self.result.datasets]
+                found = [self._rate(part, each) for each in own]
+                missing = [self._no_rate(part, each) for each in own]
                 means = [rate.mean for rate, _ in found if rate]
-                rows.append((defense.name, [self._mean_rate(part, key, means), *itertools.starmap(_rate_cell, found)]))
+                cells = [_rate_cell(*each, other) for each, other in zip(found, missing, strict=True)]
+                rows.append((defense.name, [self._mean_rate(part, key, means, missing), *cells]))
                 differences += self._rate_differences(part, key, means)
             caption = f"{self.study.models[model].title}: {COUNTED[counted]}, relative to the undefended training"
             header = ("all datasets", *(dataset.label for dataset in self.result.datasets))
@@ -238,16 +242,24 @@ class StudyReport:
             return None, 0.0
         return Spread.of((defended / undefended).tolist()), float(defended.mean())
 
+    def _no_rate(self, part: StudyPart, key: FigureKey) -> str:
+        """Return what stands in place of a rate: earlier versions counted sums, but not the rows of them."""
+        return NOT_COUNTED if self._rate(part, key._replace(column=SUMS))[0] else NOT_RUN
+
     def _printed_rate(self, part: StudyPart, key: FigureKey) -> ReferenceFigure | None:
         """Return the paper's mean, which counts the encrypted rows; both of ours stand beside it."""
         return self.study.printed.get((part.name, key._replace(column=SUMS)))
 
-    def _mean_rate(self, part: StudyPart, key: FigureKey, rates: Sequence[float]) -> FigureCell:
-        """Return the mean of rates over datasets, judged by the paper's side of 1 for sums, if the study says so."""
+    def _mean_rate(self, part: StudyPart, key: FigureKey, rates: Sequence[float], missing: Sequence[str]) -> FigureCell:
+        """Return the mean of rates over datasets, judged by the paper's side of 1 for sums, if the study says so.
+
+        Args:
+            missing: for each dataset what stands in place of a rate.
+        """
         printed = self._printed_rate(part, key)
         paper = "" if printed is None else decimals(printed.mean, 3)
         if not rates:
-            return FigureCell(ours=NOT_RUN, paper=paper)
+            return FigureCell(ours=NOT_COUNTED if NOT_COUNTED in missing else NOT_RUN, paper=paper)
         mean = Spread.of(rates).mean
         if printed is None or key.column != SUMS or key.defense not in self.study.judged_rates:
             return FigureCell(ours=decimals(mean, 3), paper=paper)
@@ -460,9 +472,9 @@ _TARGETS = {NO_DEFENSE: "labels"}
 _UNDEFENDED = DefenseSpec(family="undefended", chain=())
 
 
-def _rate_cell(rate: Spread | None, counted: float) -> FigureCell:
-    """Return a rate, and in brackets how many numbers were counted."""
-    return FigureCell(ours=f"{spread_figure(rate)} ({count(counted)})" if rate else NOT_RUN)
+def _rate_cell(rate: Spread | None, counted: float, missing: str) -> FigureCell:
+    """Return a rate, and in brackets how many numbers were counted; ``missing`` without one."""
+    return FigureCell(ours=f"{spread_figure(rate)} ({count(counted)})" if rate else missing)
 
 
 def _compare(ours: float, paper: float) -> str:

@@ -17,6 +17,7 @@ from labelward.studies.results import StudyFigures, figures_by_seed
 from labelward.studies.spec import StudyPart
 
 NOT_RUN = "not run"
+NOT_COUNTED = "not counted by the version that ran it"
 Floats = NDArray[np.float64]
 
 
