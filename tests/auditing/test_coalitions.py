@@ -132,6 +132,7 @@ REQUIRED: dict[str, Any] = {"auxiliary": 20, "column": "telco.mean texture"}
 QUICK: dict[str, Any] = {"steps": 5, "starts": 2}
 MODELS: dict[str, dict[str, Any]] = {
     "trees": {"kind": "secureboost", "trees": 2, "depth": 3},
+    "samples": {"kind": "secureboost", "trees": 2, "depth": 3, "sampling": "goss"},
     "sum": {"kind": "splitnn", "epochs": 1, "top": False, "bottom": "linear"},
     "top": {"kind": "splitnn", "epochs": 1, "width": 4},
     "regression": {"kind": "logistic", "epochs": 1, "batch_size": 32},
@@ -168,7 +169,7 @@ def test_every_registered_attack_reads_a_joined_view_or_says_why_not(
 ) -> None:
     """In an audit in which both passive parties collude; an attack that cannot is refused with its reason."""
     asked = entries(model)
-    encryption = {"engine": "plain", "insecure": True} if model in ("trees", "regression") else None
+    encryption = {"engine": "plain", "insecure": True} if model in ("trees", "samples", "regression") else None
     sections = {"model": MODELS[model], "encryption": encryption, "defense": None, "run": {"seeds": [1]}}
     leakage = {"collude": ["telco", "shop"], "upper_bound": False}
     audited = [each for each in asked.values() if "column" not in each]  # this table has no column of two values

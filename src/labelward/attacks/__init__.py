@@ -22,6 +22,7 @@ ATTACKS: Registry[Attack] = Registry(
         "consensus:Consensus",
         "differential:Differential",
         "embedding_inversion:EmbeddingInversion",
+        "goss_sample:GossSample",
         "gradient_directions:GradientDirections",
         "gradient_modes:GradientModes",
         "gradient_sign:GradientSign",
@@ -54,7 +55,9 @@ STANDING = "split-posterior"
 
 
 def fitting_attacks(model: str) -> list[str]:
-    """Return the kinds of attacks on labels that apply to honest views of a kind of model, but for that of every audit.
+    """Return the kinds of attacks on labels that apply to honest views of a kind of model, whatever its parameters.
+
+    That of every audit is not among them.
 
     The strongest attack differs from table to table, so all of them are run; an attack without the view is one of them.
     """
@@ -64,5 +67,6 @@ def fitting_attacks(model: str) -> list[str]:
         if each.target == "labels"
         and kind != STANDING
         and each.behavior is Attack.behavior
+        and not each.needs
         and model in (each.models or (model,))
     ]

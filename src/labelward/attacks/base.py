@@ -219,6 +219,7 @@ class Attack(Parameters, ABC):
         names_classes: whether the numbers of a guess of ``"labels"`` are those of classes; False: which number is
             which class stays open, as for rankings whose ends have no names.
         models: the kinds of model whose views it reads; none: of any, since it reads none of what models differ in.
+        needs: parameters of the model, with their values, without which its views hold nothing that the attack reads.
         roles: the roles whose views it reads.
         target: what it infers: ``"labels"``, as a :class:`LabelGuess`, or ``"columns"``, as a :class:`ColumnGuess`.
     """
@@ -229,6 +230,7 @@ class Attack(Parameters, ABC):
     reads_view: ClassVar[bool] = True
     names_classes: ClassVar[bool] = True
     models: ClassVar[tuple[str, ...]] = ()
+    needs: ClassVar[Mapping[str, Any]] = {}
     roles: ClassVar[tuple[str, ...]] = ("passive",)
     target: ClassVar[Literal["labels", "columns"]] = "labels"
 
@@ -321,6 +323,13 @@ class Attack(Parameters, ABC):
                 code="unsupported",
                 value=model["kind"],
             )
+        for name, value in self.needs.items():
+            if model.get(name) != value:
+                raise JobError(
+                    f"attack {self.kind!r} reads what models with {name} = {value!r} tell, not {model.get(name)!r}",
+                    code="unsupported",
+                    value=model.get(name),
+                )
 
     @abstractmethod
     def __call__(self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator) -> Any:

@@ -21,7 +21,7 @@ from labelward.data.labels import (
     positive_last,
     quantile_edges,
 )
-from labelward.data.splitting import DataSplit, check_classes
+from labelward.data.splitting import DataSplit, refuse_rare_classes
 from labelward.errors import DataError, DataWarning, JobError
 from labelward.job import Job, PartySection
 from labelward.rng import PrivateSeed
@@ -280,7 +280,7 @@ def assemble_dataset(
     if targets.classes:
         bins[known] = values[known]
         if known.all():
-            check_classes(job.data, sides, bins, targets.classes)
+            refuse_rare_classes(job.data, sides, bins, targets.classes)
         _warn_of_one_class(job.holders, targets.holders[sides.train], bins[sides.train])
     elif known.all():
         learned = values[sides.train]

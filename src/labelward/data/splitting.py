@@ -132,7 +132,7 @@ def published_split(data: DataSection, seed: int, labels: NDArray[Any], classes:
     return DataSplit(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
 
 
-def check_classes(data: DataSection, split: DataSplit, labels: NDArray[Any], classes: Sequence[str]) -> None:
+def refuse_rare_classes(data: DataSection, split: DataSplit, labels: NDArray[Any], classes: Sequence[str]) -> None:
     """Refuse classes that cannot be learned, before any message is sent.
 
     A random split is used as it was drawn: whoever drew again until all parts have all classes would tell, by each
