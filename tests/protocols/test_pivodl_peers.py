@@ -36,6 +36,7 @@ from labelward.messages.pivodl import (
     WinningCandidates,
 )
 from labelward.party.context import Context, no_progress
+from labelward.protocols.pivodl import label_scale
 from labelward.protocols.pivodl.family import PivodlFamily
 from labelward.protocols.pivodl.predict import predict_rows
 from refusals import refused
@@ -101,6 +102,7 @@ def test_who_sends_what_cannot_be_is_named(lie: str, monkeypatch: pytest.MonkeyP
         pytest.param(lambda limbs: limbs[None], id="dimensions"),
         # the same number: an opener could hide something in what the limbs carry
         pytest.param(lambda limbs: limbs + np.array([1 << 40, -1, 0, 0, 0]), id="form"),
+        pytest.param(lambda limbs: -limbs, id="negative squares"),
     ],
 )
 def test_a_scale_that_is_none(lie: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +115,18 @@ def test_a_scale_that_is_none(lie: Any, monkeypatch: pytest.MonkeyPatch) -> None
         run(job)
     assert caught.value.message == "LabelTotal"
     assert caught.value.peer in liars
+
+
+def test_parts_of_squares_that_are_negative_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose part it was nobody can tell; all parties end with an error that names a peer."""
+    exact = label_scale._integer_sum
+    monkeypatch.setattr(
+        label_scale, "_integer_sum", lambda values: -exact(values) if (values >= 0).all() else exact(values)
+    )
+    job = job_of(LABELS, THREE, table="diabetes.csv", data='task = "regression"\nlabel = "target"', model=MODEL)
+    with pytest.raises(PeerError) as caught:
+        run(job)
+    assert caught.value.message in ("MaskedSums", "LabelTotal")
 
 
 class Mute(wiring.Wire):

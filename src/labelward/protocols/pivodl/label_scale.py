@@ -96,7 +96,11 @@ def _deviation(squares: float, rows: int) -> float:
 
 
 def _total(ctx: Context, sums: SecureSums, values: Floats, number: int) -> float:
-    """Return the sum of all parties' values, through an aggregation client and an encryption client."""
+    """Return the sum of all parties' values, through an aggregation client and an encryption client.
+
+    Number 1 is that of squares. Whose part made it negative the opener cannot tell, as parts are masked: it names the
+    first of the others.
+    """
     draw = learning(ctx.seed, "", number, "scale clients")
     parties = tuple(ctx.topology.assigned)
     adder, opener = (parties[at] for at in draw.choice(len(parties), 2, replace=False))
@@ -108,13 +112,21 @@ def _total(ctx: Context, sums: SecureSums, values: Floats, number: int) -> float
     sums.add_up(own, to, layout)
     if ctx.party == opener:
         total = _unmasked(sums.open(own, (1, 1, _LIMBS), to, layout)[0, 0])
+        if number == 1 and total < 0:
+            other = next(party for party in sums.holders if party != ctx.party)
+            reason = "or another label holder sent a sum of squares that cannot be"
+            raise PeerError(other, reason, message="MaskedSums", step=to.step, code="peer-message")
         for peer in ctx.peers:
             ctx.send(peer, LabelTotal(ctx.policies.release_opened(Array.pack(_limbs(total)))), (number,))
     else:
         message = ctx.recv(opener, LabelTotal, (number,))
         with ctx.blaming(opener, "LabelTotal", (number,)):
             limbs = message.limbs.value.unpack().astype(np.int64)
-        if limbs.shape != (_LIMBS,) or not np.array_equal(limbs, _limbs(_number(limbs))):
+        if (
+            limbs.shape != (_LIMBS,)
+            or not np.array_equal(limbs, _limbs(_number(limbs)))
+            or (number == 1 and _number(limbs) < 0)
+        ):
             raise PeerError(opener, "sent no total of labels", message="LabelTotal", code="peer-message")
         total = _number(limbs)
     return total / _ONE
