@@ -163,7 +163,9 @@ def test_every_registered_attack_reads_views_of_some_model_here() -> None:
     assert set(ATTACKS.classes()) == {kind for model in MODELS | HOLDERS | SHARED for kind in entries(model)}
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model", [each if each == "trees" else pytest.param(each, marks=pytest.mark.slow) for each in MODELS]
+)
 def test_every_registered_attack_reads_a_joined_view_or_says_why_not(
     job: Callable[..., Job], tmp_path: Path, model: str
 ) -> None:

@@ -99,7 +99,14 @@ def test_planted_communities_are_found(eta):
     assert all(len(set(community[truth == label])) == 1 for label in range(4))
 
 
-@pytest.mark.parametrize(("rows", "depth", "eta"), [(600, 6, 1.0), (600, 6, 0.6), (600, 3, 0.6), (600, 4, 1.0)])
+@pytest.mark.parametrize(
+    ("rows", "depth", "eta"),
+    [
+        (600, 6, 1.0),
+        (600, 6, 0.6),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((600, 3, 0.6), (600, 4, 1.0))),
+    ],
+)
 def test_as_good_as_igraph_on_the_explicit_graph(rows, depth, eta):
     import igraph
 

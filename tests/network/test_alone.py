@@ -103,7 +103,12 @@ LISTENERS: dict[str, tuple[Callable[[], Issued], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", LISTENERS)
+QUICK = ("another party", "other authority")
+
+
+@pytest.mark.parametrize(
+    "case", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in LISTENERS]
+)
 def test_a_listener_that_is_not_trusted(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, words = LISTENERS[case]
     with companies(tmp_path, TWO) as made, tls(made.port, make(), tmp_path):

@@ -257,6 +257,7 @@ def test_a_message_over_the_limit(tmp_path: Path) -> None:
             made.edit(f"{limited}.toml", "message_limit = 1048576\n", "")
 
 
+@pytest.mark.slow
 def test_a_run_that_has_ended_is_not_run_again(tmp_path: Path) -> None:
     with companies(tmp_path / "run", TWO) as made:
         made.start_all()

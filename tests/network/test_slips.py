@@ -105,6 +105,7 @@ def test_other_ids_after_progress(tmp_path: Path) -> None:
         assert "'telco'" in said["bank"]
 
 
+@pytest.mark.slow
 def test_a_slip_of_one_of_three_is_heard_by_both(tmp_path: Path) -> None:
     with companies(tmp_path / "run", Case(rows=60)) as made:
         made.edit("shop.csv", "c00017", "c00018")
