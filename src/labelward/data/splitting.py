@@ -143,7 +143,7 @@ def refuse_rare_classes(data: DataSection, split: DataSplit, labels: NDArray[Any
     Args:
         data: its key of the part's size is named in the error.
         labels: class numbers of all rows.
-        classes: names of the classes; empty for regression, which passes.
+        classes: names of the classes, at least one.
 
     Raises:
         DataError: a class has too few rows, or a part of the published split, or the training part, has none.
@@ -151,8 +151,8 @@ def refuse_rare_classes(data: DataSection, split: DataSplit, labels: NDArray[Any
     total, published = np.bincount(labels, minlength=len(classes)), data.split == "reference"
     parts = sum(len(rows) > 0 for _, rows in split.items())
     least = parts if published else _least_rows(len(split.train) / split.total)
-    few = int(total.argmin()) if len(classes) else 0
-    if len(classes) and total[few] < least:
+    few = int(total.argmin())
+    if total[few] < least:
         count = f"{total[few]} row{'' if total[few] == 1 else 's'}"
         why = f"each of {parts} parts needs one" if published else f"with these shares {least} are needed"
         raise DataError(
