@@ -220,6 +220,7 @@ class Attack(Parameters, ABC):
             which class stays open, as for rankings whose ends have no names.
         models: the kinds of model whose views it reads; none: of any, since it reads none of what models differ in.
         needs: parameters of the model, with their values, without which its views hold nothing that the attack reads.
+            Audits of models that have them run it, listed or not, unless it needs known labels.
         roles: the roles whose views it reads.
         target: what it infers: ``"labels"``, as a :class:`LabelGuess`, or ``"columns"``, as a :class:`ColumnGuess`.
     """

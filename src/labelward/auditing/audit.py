@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from labelward.attacks import ATTACKS, STANDING
+from labelward.attacks import ATTACKS
 from labelward.attacks.base import UPPER_BOUND, Attack, AttackerData, Guess, LabelGuess
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.auditing.measure import (
@@ -36,12 +36,12 @@ from labelward.defenses import DEFENSES
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, InputError, JobError, LabelwardError, OutputError
 from labelward.federation.components import (
-    attack_with_defaults,
     check_job,
     make_attack,
     make_engine,
     model_family,
     with_defaults,
+    with_standing,
 )
 from labelward.federation.leakage_monitor import measure_view, monitored_chains, readings_of
 from labelward.federation.progress import Watch, no_log
@@ -153,7 +153,7 @@ def audit(
     warn_of_label_proxies(first)
     for seed in job.run.seeds[1:]:  # refuse an unusable draw before anything is written
         load_dataset(job, seed, source, private=private)
-    listed, digests = _with_standing(job, first), source_digests(source.tables)
+    listed, digests = with_standing(job, len(first.ids), len(first.classes)), source_digests(source.tables)
     if not force:
         check_source(out, digests)  # before the job in the folder is replaced
     with locked_output(out, whole, force=force):
@@ -199,15 +199,6 @@ def _grown(out: Path, job: Job) -> Job:
         attacks=tuple(attacks | dict.fromkeys(job.attacks)),
         run=dataclasses.replace(job.run, seeds=tuple(seeds)),
     )
-
-
-def _with_standing(job: Job, data: VerticalDataset) -> tuple[ComponentSpec, ...]:
-    """Return the job's attacks and their comparison attacks; none of the latter for tables with a given split."""
-    if not data.classes or job.data.split == "reference":
-        return job.attacks
-    if any(attack.kind == STANDING for attack in job.attacks):
-        return job.attacks
-    return (*job.attacks, attack_with_defaults(STANDING))
 
 
 def _check_begun(out: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -80,11 +80,36 @@ def with_defaults(job: Job) -> Job:
     )
 
 
-def attack_with_defaults(kind: str) -> ComponentSpec:
-    """Return an attack with its default parameters."""
-    from labelward.attacks import ATTACKS
+def with_standing(job: Job, rows: int, classes: int) -> tuple[ComponentSpec, ...]:
+    """Return the attacks of a completed job, and those that its audit runs though they are not listed.
 
-    return _complete(ATTACKS, ComponentSpec(kind), "")
+    These read the split of rows, unless a published table gives it, and what a parameter of the model lets parties see
+    (:attr:`~labelward.attacks.base.Attack.needs`).
+
+    Args:
+        job: as :func:`with_defaults` returns it.
+        rows: training, validation and test rows.
+        classes: how many; 0: quantities.
+    """
+    from labelward.attacks import ATTACKS, STANDING
+
+    standing = [STANDING] if classes and job.data.split != "reference" else []
+    for kind, each in ATTACKS.classes().items():
+        if each.needs and each.behavior is Attack.behavior and _reads(kind, job.model.as_dict(), rows, classes):
+            standing.append(kind)
+    listed = {attack.kind for attack in job.attacks}
+    return (*job.attacks, *(_complete(ATTACKS, ComponentSpec(kind), "") for kind in standing if kind not in listed))
+
+
+def _reads(kind: str, model: Mapping[str, Any], rows: int, classes: int) -> bool:
+    """Return whether an attack of default parameters reads views of a model, and needs no known labels."""
+    try:
+        attack = make_attack(ComponentSpec(kind))
+        attack.check_model(model)
+        attack.check_labels(rows, classes)
+    except JobError:
+        return False
+    return not attack.labels_needed
 
 
 def check_job(job: Job) -> None:
