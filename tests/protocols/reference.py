@@ -201,6 +201,13 @@ def step_of(params: TreeModel, name: str) -> float:
     return 0.7 if name == "count:poisson" else 0.0
 
 
+def _from_lowest(keys: dict[int, float]) -> list[int]:
+    """Return categories by ascending keys, or by descending ones where the lowest category then comes earlier."""
+    first = keys[min(keys)]
+    turn = next((keys[code] < first for code in sorted(keys) if keys[code] != first), False)
+    return sorted(keys, key=lambda code: (-keys[code] if turn else keys[code], code))
+
+
 def draw_rows(setting: Setting, tree: int, sizes: Floats) -> tuple[list[int], list[int], Floats]:
     """Return the tree's rows, how often each row was drawn, and by what its numbers are multiplied."""
     params, n = setting.params, len(setting.labels)
@@ -397,14 +404,17 @@ class _Grower:
         return [tuple(sorted(order[:size])) for size in sizes]
 
     def _gradient_order(self, rows_of: dict[int, list[int]]) -> list[int]:
-        """Order categories by their weights; where these are vectors, by their projection on the first direction."""
+        """Order categories by their weights; where these are vectors, by their projection on the first direction.
+
+        Ascending or descending: the lowest category precedes the next one of another weight.
+        """
         sums = {code: self.numbers.sums(rows, self.repeats) for code, rows in rows_of.items()}
         weights = {code: self._weights(each, OPEN) for code, each in sums.items()}
         if len(next(iter(weights.values()), [0.0])) == 1:
-            return sorted(rows_of, key=lambda code: (weights[code][0], code))
+            return _from_lowest({code: weights[code][0] for code in rows_of}) if rows_of else []
         masses = {code: sum(h for _, h in self._real(each)) for code, each in sums.items()}
         direction = first_direction([weights[code] for code in rows_of], [masses[code] for code in rows_of])
-        return sorted(rows_of, key=lambda code: (float(np.dot(weights[code], direction)), code))
+        return _from_lowest({code: float(np.dot(weights[code], direction)) for code in rows_of})
 
     def _judge(self, split: Split, rows: list[int], bounds: Bounds) -> Found | None:
         """Return a candidate with its gain, or None where it is not valid or gains nothing."""
