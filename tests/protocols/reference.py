@@ -167,7 +167,9 @@ class _Trainer:
         outputs = self.objective.outputs
         self.sizes, self.first = np.abs(g).max(axis=1) * self.weights, trees
         if self.params.multi_strategy == "one_output_per_tree" and outputs > 1:
-            return [self._tree(trees + c, g[:, [c]], h[:, [c]], implied="", output=c) for c in range(outputs)]
+            order = FIXED.learning(self.setting.seed, trees, "outputs").permutation(outputs).tolist()
+            grown = enumerate(order, trees)
+            return [self._tree(tree, g[:, [c]], h[:, [c]], implied="", output=c) for tree, c in grown]
         return [self._tree(trees, g, h, implied=self.objective.implied, output=-1)]
 
     def _tree(self, tree: int, g: Floats, h: Floats, *, implied: str, output: int) -> Tree:
