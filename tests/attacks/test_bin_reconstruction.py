@@ -26,6 +26,7 @@ from labelward.kernels.node_rows import NodeRows
 from labelward.leakage.column_scores import score_columns, true_cells
 from labelward.party.view import View
 from labelward.protocols.family import attacker_data
+from labelward.protocols.secureboost.row_encoding import GradientEncoder
 
 JOB: dict[str, Any] = {
     "data": {"table": "breast_cancer"},
@@ -116,6 +117,21 @@ def test_what_is_not_recovered_is_hardly_ever_determined(run: Callable[..., _Run
     most = np.mean([[len(np.unique(column[group == own])) == 1 for own in group] for column in cells.T])
     found = ran.score()
     assert most - 0.06 < found["recovered"] <= most
+
+
+@pytest.mark.slow
+def test_rows_of_a_tree_for_each_class_are_known_again(
+    run: Callable[..., _Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trees of a round grow in an order of their own, on the same margins."""
+    encode, encoded = GradientEncoder.encode, []
+    monkeypatch.setattr(GradientEncoder, "encode", lambda *given: encoded.append(encode(*given)) or encoded[-1])
+    ran = run(data={"table": "digits"}, model={"trees": 2, "depth": 2, "multi_strategy": "one_output_per_tree"})
+    encrypted, replay = [each.values for each in encoded], ran.own().encrypted_rows
+    assert replay is not None
+    again = [values for values, _ in replay(ran.view())]
+    assert len(again) == 20
+    assert all(np.array_equal(*both) for both in zip(again, encrypted, strict=True))
 
 
 def test_without_sums_or_with_other_labels_nothing_is_known(run: Callable[..., _Run]) -> None:

@@ -139,6 +139,32 @@ def test_a_class_with_few_rows_is_refused_whatever_the_split(sizes, least):
                 load_dataset(job, seed, rows(200, label=label))
 
 
+@pytest.mark.parametrize(("sizes", "least"), [({}, 5), ({"test_size": 0.5}, 10), ({"validation_size": 0.25}, 8)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_quantities_that_are_nearly_all_equal_are_refused_whatever_the_split(sizes, least, weighted):
+    """As a rare class: by the splits that are used, all parties would learn where the other values cannot be."""
+    weight = {"weight": np.where(np.arange(200) < 100, 1.0, 0.0)} if weighted else {}
+    job = make_job({**sizes, "task": "regression", **({"weight": "weight"} if weighted else {})})
+    label = np.where(np.arange(200) >= 100, 5.0, 0.0) if weighted else np.zeros(200)
+    for few in (least - 1, least):
+        label[:few] = np.arange(1, few + 1)
+        for seed in range(20):
+            refusal = refused(DataError, "labels", field="table 'rows', label column 'label'", value=least - 1)
+            with nullcontext() if few == least else refusal:
+                load_dataset(job, seed, rows(200, label=label, **weight))
+
+
+def test_rows_of_weight_0_do_not_make_a_class_frequent():
+    job, label, weight = make_job({"weight": "weight"}), np.arange(200) % 2, np.ones(200)
+    weight[1::2] = 0.0
+    for few in (4, 5):
+        weight[1 : 2 * few : 2] = 1.0
+        for seed in range(20):
+            refusal = refused(DataError, "labels", field="[data] test_size", value="1")
+            with nullcontext() if few == 5 else refusal:
+                load_dataset(job, seed, rows(200, label=label, weight=weight))
+
+
 def test_published_splits_cut_the_tables_before_the_parties_have_them():
     data = load_dataset(make_job({"split": "reference", "validation_size": 0.2}), 1)
     train, validation = len(data.train_labels), len(data.validation_values)

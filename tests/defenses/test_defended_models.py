@@ -138,7 +138,7 @@ def test_local_rounds_of_a_tree_for_each_class() -> None:
     given_setting = rich(setting(24, 2, params), 24, 3, 0.1)
     run = given_setting.run(policies=(LocalTrees(count=1),))
     trees = run.active.share.trees
-    assert [tree.output for tree in trees] == [0, 1, 2] * 3
+    assert all(sorted(tree.output for tree in trees[at : at + 3]) == [0, 1, 2] for at in (0, 3, 6))
     assert all(set(tree.owners) <= {0} for tree in trees[:3])
     assert [each.message.tree for each in run.views["left"].received(TreeStart)] == list(range(6))
 

@@ -1,5 +1,6 @@
 """Slow, plain references: candidates from their definition, gains in rational numbers."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -86,11 +87,18 @@ def prefixes(
         size = h[0] + Fraction(rule.reg_lambda)
         return -g[0] / size if size > 0 else Fraction(0)
 
-    order = sorted((c for c in range(bins) if cells[c, numbers.count] > 0), key=lambda c: (key(c), c))
+    here = [c for c in range(bins) if cells[c, numbers.count] > 0]
+    sign = lowest_first([key(c) for c in here])
+    order = sorted(here, key=lambda c: (sign * key(c), c))
     return [
         sorted(order[: a + 1]) if a < len(order) and (a + 1 <= threshold or len(order) - a - 1 <= threshold) else None
         for a in range(bins)
     ]
+
+
+def lowest_first(keys: Sequence[Fraction | float]) -> int:
+    """The sign under which the first key is smaller than the next one that differs from it."""
+    return next((-1 if key < keys[0] else 1 for key in keys if key != keys[0]), 1)
 
 
 def histograms(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from splits import ONE, SCALE, SCALES, exact_gain, histograms, prefixes
+from splits import ONE, SCALE, SCALES, exact_gain, histograms, lowest_first, prefixes
 
 from labelward.kernels.gain import GainRule, best_splits
 from labelward.kernels.row_layout import FixedPointScales, RowLayout
@@ -117,15 +117,29 @@ def test_several_outputs_are_ordered_along_the_direction_in_which_they_vary_most
     weights = -g / (h[:, None] + 1.0)
     centered = weights - np.average(weights, axis=0, weights=h)
     _, spread, directions = np.linalg.svd(np.sqrt(h)[:, None] * centered)
-    direction = directions[0]
-    direction = direction * np.sign(direction[np.abs(direction).argmax()])
-    key = np.sort(weights @ direction)
-    if len(spread) < 2 or spread[0] - spread[1] < 1e-3 * spread[0] or np.diff(key).min(initial=1.0) < 1e-6:
+    key = weights @ directions[0]
+    key = key * lowest_first(key.tolist())
+    if len(spread) < 2 or spread[0] - spread[1] < 1e-3 * spread[0] or np.diff(np.sort(key)).min(initial=1.0) < 1e-6:
         return  # no clear first direction, or a tie
     offered = candidates(sums, totals, numbers, SCALES, rule, kinds=np.ones(1, np.int8), onehot=1)
     codes = np.flatnonzero(sums[0, 0, :, numbers.count] > 0)
-    expected = codes[np.argsort(weights @ direction)]
+    expected = codes[np.argsort(key)]
     assert offered.orders[0][0, : len(codes)].tolist() == expected.tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 8), st.sampled_from([1, 2, 3]), st.booleans(), st.integers(0, 2**32 - 1))
+def test_which_categories_go_left_does_not_tell_on_which_side_the_weights_are_larger(
+    size: int, outputs: int, coarse: bool, seed: int
+) -> None:
+    numbers, rule = RowLayout(outputs=outputs, hessians=1), GainRule()
+    sums, totals = histograms(np.random.default_rng(seed), 1, 3, size, numbers=numbers, coarse=coarse, missing=0.3)
+    kinds, found = np.ones(1, np.int8), []
+    for sign in (1, -1):
+        signs = np.r_[np.full(outputs, sign), 1, 1]
+        offered = candidates(sums * signs, totals * signs, numbers, SCALES, rule, kinds=kinds, onehot=1)
+        found.append((offered.orders[0].tolist(), (offered.left * signs).tolist()))
+    assert found[0] == found[1]
 
 
 def test_a_node_without_rows_or_hessians_has_no_candidates() -> None:

@@ -167,7 +167,9 @@ class _Trainer:
         outputs = self.objective.outputs
         self.sizes, self.first = np.abs(g).max(axis=1) * self.weights, trees
         if self.params.multi_strategy == "one_output_per_tree" and outputs > 1:
-            return [self._tree(trees + c, g[:, [c]], h[:, [c]], implied="", output=c) for c in range(outputs)]
+            order = FIXED.learning(self.setting.seed, trees, "outputs").permutation(outputs).tolist()
+            grown = enumerate(order, trees)
+            return [self._tree(tree, g[:, [c]], h[:, [c]], implied="", output=c) for tree, c in grown]
         return [self._tree(trees, g, h, implied=self.objective.implied, output=-1)]
 
     def _tree(self, tree: int, g: Floats, h: Floats, *, implied: str, output: int) -> Tree:
@@ -199,6 +201,13 @@ def step_of(params: TreeModel, name: str) -> float:
     if params.max_delta_step is not None:
         return params.max_delta_step
     return 0.7 if name == "count:poisson" else 0.0
+
+
+def _from_lowest(keys: dict[int, float]) -> list[int]:
+    """Return categories by ascending keys, or by descending ones where the lowest category then comes earlier."""
+    first = keys[min(keys)]
+    turn = next((keys[code] < first for code in sorted(keys) if keys[code] != first), False)
+    return sorted(keys, key=lambda code: (-keys[code] if turn else keys[code], code))
 
 
 def draw_rows(setting: Setting, tree: int, sizes: Floats) -> tuple[list[int], list[int], Floats]:
@@ -397,14 +406,17 @@ class _Grower:
         return [tuple(sorted(order[:size])) for size in sizes]
 
     def _gradient_order(self, rows_of: dict[int, list[int]]) -> list[int]:
-        """Order categories by their weights; where these are vectors, by their projection on the first direction."""
+        """Order categories by their weights; where these are vectors, by their projection on the first direction.
+
+        Ascending or descending: the lowest category precedes the next one of another weight.
+        """
         sums = {code: self.numbers.sums(rows, self.repeats) for code, rows in rows_of.items()}
         weights = {code: self._weights(each, OPEN) for code, each in sums.items()}
         if len(next(iter(weights.values()), [0.0])) == 1:
-            return sorted(rows_of, key=lambda code: (weights[code][0], code))
+            return _from_lowest({code: weights[code][0] for code in rows_of}) if rows_of else []
         masses = {code: sum(h for _, h in self._real(each)) for code, each in sums.items()}
         direction = first_direction([weights[code] for code in rows_of], [masses[code] for code in rows_of])
-        return sorted(rows_of, key=lambda code: (float(np.dot(weights[code], direction)), code))
+        return _from_lowest({code: float(np.dot(weights[code], direction)) for code in rows_of})
 
     def _judge(self, split: Split, rows: list[int], bounds: Bounds) -> Found | None:
         """Return a candidate with its gain, or None where it is not valid or gains nothing."""

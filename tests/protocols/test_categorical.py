@@ -12,8 +12,8 @@ import pytest
 from equivalence import as_reference, assert_lossless, rich_setting
 
 from crossing import crossed
-from labelward.messages.tree import LevelHistograms, OwnSplit, WinningSplits
-from labelward.protocols.secureboost.params import SecureBoost
+from labelward.messages.tree import LevelHistograms, LevelRequest, OwnSplit, WinningSplits
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
 from wiring import Setting
 
 NAN = math.nan
@@ -47,6 +47,26 @@ def test_a_set_of_categories() -> None:
     assert own.categories == {0: (0, 2, 5)}  # those of the lesser weight
     assert own.thresholds == (0.0,)
     assert run.active.margins[:, 0].tolist() == [-2.0, 2.0, -2.0, 2.0, 2.0, -2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "params", [SecureBoost(trees=1, depth=3), FederatedForest(trees=2, depth=3)], ids=lambda each: each.kind
+)
+@pytest.mark.parametrize("owner", ["a", "b"])
+def test_sets_do_not_name_the_classes(owner: str, params: TreeModel) -> None:
+    """A passive party sees the same where all labels are the other ones, whoever owns the column."""
+    rng = np.random.default_rng(4)
+    codes = rng.integers(0, 9, (120, 2)).astype(float)
+    labels = (rng.random(120) < (codes @ [0.1, 0.03]) % 1).astype(np.int64)
+    parts = {party: codes[:, at : at + 1] for at, party in enumerate("ab")}
+    names = {party: {0: tuple(map(str, range(9)))} for party in "ab" if party == owner}
+    seen = []
+    for given in (labels, 1 - labels):
+        setting = Setting(parts, given, replace(params, max_cat_to_onehot=2), categories=names)
+        view = setting.run().views["b"]
+        seen.append([each.message for kind in (LevelRequest, WinningSplits) for each in view.received(kind)])
+    assert seen[0] == seen[1]
+    assert any(message.splits.value for message in seen[0])
 
 
 def test_a_set_is_the_best_of_all_partitions() -> None:

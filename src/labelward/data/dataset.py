@@ -21,7 +21,7 @@ from labelward.data.labels import (
     positive_last,
     quantile_edges,
 )
-from labelward.data.splitting import DataSplit, refuse_rare_classes
+from labelward.data.splitting import DataSplit, refuse_equal_quantities, refuse_rare_classes
 from labelward.errors import DataError, DataWarning, JobError
 from labelward.job import Job, PartySection
 from labelward.rng import PrivateSeed
@@ -267,7 +267,7 @@ def assemble_dataset(
         ids: ids of all rows, in the order to which the positions of ``sides`` refer.
 
     Raises:
-        DataError: all training labels are equal, a class has too few rows, or all rows of a part have weight 0.
+        DataError: nearly all labels are equal, a class has too few rows, or all rows of a part have weight 0.
     """
     weights = targets.weights
     for name, rows in sides.items():
@@ -280,14 +280,11 @@ def assemble_dataset(
     if targets.classes:
         bins[known] = values[known]
         if known.all():
-            refuse_rare_classes(job.data, sides, bins, targets.classes)
+            refuse_rare_classes(job.data, sides, bins, weights, targets.classes)
         _warn_of_one_class(job.holders, targets.holders[sides.train], bins[sides.train])
     elif known.all():
-        learned = values[sides.train]
-        if (learned == learned[0]).all():
-            reason = f"all training rows have the label {learned[0]:g}; at least two values are needed"
-            raise DataError(reason, code="labels", field=named[1], value=float(learned[0]))
-        bins = np.searchsorted(quantile_edges(learned, job.leakage.label_bins), values)
+        refuse_equal_quantities(job.data, sides, values, weights, named[1])
+        bins = np.searchsorted(quantile_edges(values[sides.train], job.leakage.label_bins), values)
     return VerticalDataset(
         name=named[0],
         label=named[1],

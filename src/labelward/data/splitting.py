@@ -17,6 +17,7 @@ from labelward.job import DataSection
 from labelward.rng import PrivateSeed
 
 Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,7 +133,9 @@ def published_split(data: DataSection, seed: int, labels: NDArray[Any], classes:
     return DataSplit(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
 
 
-def refuse_rare_classes(data: DataSection, split: DataSplit, labels: NDArray[Any], classes: Sequence[str]) -> None:
+def refuse_rare_classes(
+    data: DataSection, split: DataSplit, labels: NDArray[Any], weights: Floats, classes: Sequence[str]
+) -> None:
     """Refuse classes that cannot be learned, before any message is sent.
 
     A random split is used as it was drawn: whoever drew again until all parts have all classes would tell, by each
@@ -143,12 +146,15 @@ def refuse_rare_classes(data: DataSection, split: DataSplit, labels: NDArray[Any
     Args:
         data: its key of the part's size is named in the error.
         labels: class numbers of all rows.
+        weights: float64 [rows]; rows of weight 0 do not count, but for a class that has no others.
         classes: names of the classes, at least one.
 
     Raises:
         DataError: a class has too few rows, or a part of the published split, or the training part, has none.
     """
     total, published = np.bincount(labels, minlength=len(classes)), data.split == "reference"
+    weighed = np.bincount(labels[weights > 0], minlength=len(classes))
+    total = np.where(weighed > 0, weighed, total)
     parts = sum(len(rows) > 0 for _, rows in split.items())
     least = parts if published else _least_rows(len(split.train) / split.total)
     few = int(total.argmin())
@@ -173,6 +179,31 @@ def refuse_rare_classes(data: DataSection, split: DataSplit, labels: NDArray[Any
             listed = ", ".join(map(repr, absent[:5])) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
             reason = f"no {name} row has class {listed}; its scores are those of the other classes"
             warnings.warn(reason, DataWarning, stacklevel=2)
+
+
+def refuse_equal_quantities(data: DataSection, split: DataSplit, values: Floats, weights: Floats, place: str) -> None:
+    """Refuse quantities of which nearly all are equal, as :func:`refuse_rare_classes` refuses a rare class.
+
+    Args:
+        data: its shares.
+        values: float64 [rows], of all rows.
+        weights: float64 [rows]; rows of weight 0 do not count.
+        place: table and label column, for messages.
+
+    Raises:
+        DataError: too few labels differ from the most frequent one, or no two of the training rows.
+    """
+    counted = values[weights > 0]
+    others = len(counted) - int(np.unique(counted, return_counts=True)[1].max(initial=0))
+    least = 1 if data.split == "reference" else _least_rows(len(split.train) / split.total)
+    if others < least:
+        labels = "1 label differs" if others == 1 else f"{others} labels differ"
+        reason = f"{labels} from the most frequent one; with these shares {least} are needed"
+        raise DataError(reason, code="labels", field=place, value=others)
+    learned = values[split.train]
+    if (learned == learned[0]).all():
+        reason = f"all training rows have the label {learned[0]:g}; at least two values are needed"
+        raise DataError(reason, code="labels", field=place, value=float(learned[0]))
 
 
 def _least_rows(share: float) -> int:

@@ -124,7 +124,7 @@ def candidates(
 def _order(
     cells: Integers, numbers: RowLayout, scales: FixedPointScales, reg_lambda: float
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return int32 [S, B]: each node's categories by ascending weight, those without rows last; and how many have rows.
+    """Return int32 [S, B]: each node's categories by weight, those without rows last; and how many have rows.
 
     Args:
         cells: int64 [S, B, k].
@@ -135,24 +135,31 @@ def _order(
     weights = -np.divide(gradients, size, out=np.zeros(gradients.shape), where=size > 0)
     present = cells[..., numbers.count] > 0
     key = weights[..., 0] if numbers.outputs == 1 else _project(weights, hessians.mean(axis=-1) * present)
-    order = np.argsort(np.where(present, key, np.inf), axis=-1, kind="stable")
+    order = np.argsort(np.where(present, _lowest_first(key, present), np.inf), axis=-1, kind="stable")
     return order.astype(np.int32), np.count_nonzero(present, axis=-1)
 
 
 def _project(weights: Floats, masses: Floats) -> Floats:
     """Return float64 [S, B]: weights [S, B, K] along the first principal direction of their covariance by mass [S, B].
 
-    The sign is such that the direction's largest component is positive.
+    The sign means nothing.
     """
     total = masses.sum(axis=1)
     mean = (masses[..., None] * weights).sum(axis=1) / np.where(total > 0, total, 1.0)[:, None]
     centered = weights - mean[:, None]
     covariance = (masses[..., None] * centered).transpose(0, 2, 1) @ centered
     direction = np.linalg.eigh(covariance)[1][..., -1]
-    largest = np.take_along_axis(direction, np.abs(direction).argmax(axis=1)[:, None], axis=1)
-    direction = direction * np.where(largest < 0, -1.0, 1.0)
     key: Floats = (weights * direction[:, None]).sum(axis=-1)
     return key
+
+
+def _lowest_first(key: Floats, present: NDArray[np.bool_]) -> Floats:
+    """Return keys [S, B] of the sign by which the lowest category precedes the next one with another key."""
+    each = np.arange(len(key))
+    apart = np.where(present, key - key[each, present.argmax(axis=1)][:, None], 0.0)
+    falls = apart[each, (apart != 0).argmax(axis=1)] < 0
+    turned: Floats = np.where(falls[:, None], -key, key)
+    return turned
 
 
 @jit

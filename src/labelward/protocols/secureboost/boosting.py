@@ -65,11 +65,12 @@ class Boosting:
         g, h = objective.gradients(state.margins[:n], fitting.values)
         true = None if state.clean is None else objective.gradients(state.clean[:n], fitting.true_values)
         sizes = np.abs(g).max(axis=1, initial=0.0) * fitting.weights
-        for output in range(objective.outputs) if self._apart else (-1,):
+        outputs = self._order(first) if self._apart else [-1]
+        for output in outputs:
             tree, into = len(state.trees), _columns(output)
             # Rows sampled by gradients are the same for all trees of a round, so that none is specific to its class.
             sample = self._sample(sizes, first if self.params.sampling == "goss" else tree)
-            last = output in (-1, objective.outputs - 1)
+            last = output == outputs[-1]
             yield [
                 TreeDraft(
                     tree=tree,
@@ -122,6 +123,15 @@ class Boosting:
         if self.params.early_stopping_rounds and state.history:
             return state.rounds[self._best_round() + 1]
         return len(state.trees), state.records
+
+    def _order(self, first: int) -> list[int]:
+        """Return the outputs in the order in which the trees of a round grow.
+
+        Peers see one tree after the other. An order that they knew would name the class that each separates.
+        """
+        draw = self.ctx.private.learning(self.ctx.seed, first, "outputs")
+        order: list[int] = draw.permutation(self.fitting.objective.outputs).tolist()
+        return order
 
     def _sample(self, sizes: Floats, tree: int) -> RowSample:
         ctx = self.ctx

@@ -52,10 +52,10 @@ def replayed_rows(
             spaces[level.tree][split.node] = split.left.unpack(split.left.total)
     if params.sampling == "goss":
         return
-    pending = None
+    pending = objective.gradients(margins, labels)
     for number, tree in enumerate(share.trees):
         into = slice(None) if tree.output < 0 else slice(tree.output, tree.output + 1)
-        if tree.output <= 0 or pending is None:
+        if tree.output < 0 or number % share.outputs == 0:  # a round begins
             pending = objective.gradients(margins, labels)
         g, h = (each[:, into] for each in pending)
         sample = sample_rows(params, np.ones(n), seed=seed, party=view.party, tree=number, private=PrivateSeed.drawn())

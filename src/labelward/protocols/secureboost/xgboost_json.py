@@ -162,13 +162,11 @@ def _trees(
     trees: list[dict[str, Any]] = []
     outputs: list[int] = []
     rounds: list[int] = []
-    last = share.outputs
     for tree in share.trees:
         weights = tree.leaf_values() * scale
         for place, output in enumerate(range(share.outputs) if tree.output < 0 else (tree.output,)):
-            if output <= last:
+            if len(trees) % share.outputs == 0:
                 rounds.append(len(trees))
-            last = output
             trees.append(_tree(share, tree, records, weights[:, place] + extra.pop(output, 0.0), len(trees), width))
             outputs.append(output)
     return trees, outputs, [*rounds, len(trees)]
