@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData, SharedStart
 from labelward.data import DataSplit, LabelColumn, PartyDataset, VerticalDataset
-from labelward.errors import DataError, JobError
+from labelward.errors import JobError
 from labelward.he import Counts, Engine
 from labelward.installation import version
 from labelward.party.context import Context
@@ -384,12 +384,6 @@ def refuse_unaligned(kind: str, data: VerticalDataset) -> None:
             field="[data] aligned",
             value=len(data.parties[0].unaligned.values),
         )
-
-
-def check_weights(side: str, weights: Floats) -> None:
-    """Refuse rows of zero total weight: no metric is defined for them."""
-    if len(weights) and not weights.any():
-        raise DataError(f"every {side} row has weight 0", code="rows", value=side)
 
 
 def attacker_data(inputs: PartyDataset) -> AttackerData:

@@ -57,7 +57,6 @@ from labelward.protocols.family import (
     PredictMode,
     RoleResult,
     ValidationHistory,
-    check_weights,
     label_vector,
     refuse_unaligned,
 )
@@ -279,14 +278,8 @@ class TreeFamily(ModelFamily[ModelShare]):
                 value=self.params.scale_pos_weight,
             )
         check_model(self.params, len(data.validation_values), len(data.parties[0].columns))
-        sides = (
-            ("training", data.train_values, data.train_weights),
-            ("validation", data.validation_values, data.validation_weights),
-            ("test", data.test_values, data.test_weights),
-        )
-        for side, values, weights in sides:
+        for values in (data.train_values, data.validation_values, data.test_values):
             chosen.check(values)
-            check_weights(side, weights)
         start = chosen.start(data.train_values, data.train_weights, self.params.base_score)
         margins = np.tile(start, (len(data.train_values), 1))
         evaluation_metric(self.params.eval_metric, chosen, margins, data.train_values, data.train_weights)

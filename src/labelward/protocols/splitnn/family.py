@@ -41,7 +41,6 @@ from labelward.protocols.family import (
     PredictMode,
     RoleResult,
     ValidationHistory,
-    check_weights,
     label_vector,
 )
 from labelward.protocols.splitnn._torch import torch
@@ -152,7 +151,7 @@ class SplitNetFamily(ModelFamily[NetShare]):
                     value=party.columns[column],
                 )
         try:
-            _check_labels(params, data)
+            objective_of(params, _label_vector(label_vector(data)), rows)
         except DataError as error:
             raise error.under(f"{data.label}:") from error
         setup = net_policy_context(
@@ -350,14 +349,6 @@ def _check_bottom(params: SplitNet, parties: Sequence[PartyDataset], names: Sequ
                     code="values",
                     field=f"party {party.name!r}",
                 )
-
-
-def _check_labels(params: SplitNet, data: VerticalDataset) -> None:
-    """Refuse labels that the loss does not support, and rows with zero total weight."""
-    objective_of(params, _label_vector(label_vector(data)), len(data.train_values))
-    check_weights("training", data.train_weights)
-    check_weights("validation", data.validation_weights)
-    check_weights("test", data.test_weights)
 
 
 def _class_maps(shares: Mapping[str, NetShare], data: VerticalDataset, rows: NDArray[np.int64]) -> dict[str, ImageMaps]:
