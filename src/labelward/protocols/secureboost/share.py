@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import OutputError
-from labelward.kernels.node_rows import children
+from labelward.kernels.node_rows import branches
 from labelward.party.evidence import Evidence
 from labelward.party.json_file import encode_checked, read_checked
 from labelward.protocols.secureboost.inputs import Columns
@@ -55,11 +55,7 @@ class TreeShape(msgspec.Struct, frozen=True):
 
     def branches(self) -> tuple[Branches, Branches]:
         """Return for each split its left and its right successor: a split's position, or -1 - a leaf's position."""
-        place = {node: position for position, node in enumerate(self.nodes)}
-        place |= {leaf: -1 - position for position, leaf in enumerate(self.leaves)}
-        pairs = [[place[child] for child in children(node)] for node in self.nodes]
-        both = np.array(pairs, dtype=np.int32).reshape(-1, 2)
-        return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+        return branches(self.nodes, self.leaves)
 
 
 class Records(msgspec.Struct, frozen=True):
