@@ -106,6 +106,8 @@ class TreeFamily(ModelFamily[ModelShare]):
     states_sizes: ClassVar[bool] = True
     behaviors: ClassVar[Registry[SumLies]] = Registry("behavior", __package__, ["behavior:SumLies"])
 
+    share_type: ClassVar[type[ModelShare]] = ModelShare
+
     params: TreeModel
 
     def check(
@@ -244,10 +246,6 @@ class TreeFamily(ModelFamily[ModelShare]):
         weights = np.ones(len(own.labels)) if own.weights is None else own.weights
         rows = partial(replayed_rows, share=share, params=self.params, labels=own.labels, weights=weights)
         return replace(own, encrypted_rows=rows)
-
-    def load(self, folder: Path) -> ModelShare:
-        """See :meth:`ModelFamily.load`."""
-        return ModelShare.load(folder)
 
     def predict(self, ctx: Context, share: ModelShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
         """See :meth:`ModelFamily.predict`."""
