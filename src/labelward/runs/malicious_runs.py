@@ -14,10 +14,9 @@ from typing import Any, Literal
 import msgspec
 
 from labelward.attacks.base import Attack
-from labelward.errors import OutputError
 from labelward.job.components import ComponentSpec
-from labelward.party.json_file import encode_versioned, read_versioned
-from labelward.runs.secure_files import atomic_write
+from labelward.party.json_file import read_versioned
+from labelward.runs.secure_files import write_json
 
 FORMAT = 1
 DIVERGED_FILE = "diverged.json"
@@ -43,13 +42,7 @@ class DivergedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def write_diverged(folder: Path, run: DivergedRun) -> None:
     """Store that a run diverged; :class:`~labelward.errors.OutputError` if the file cannot be written."""
-    try:
-        with atomic_write(folder / DIVERGED_FILE) as file:
-            file.write(encode_versioned(run))
-    except OSError as error:
-        raise OutputError(
-            f"cannot be written ({error.strerror})", code="unwritable", field=str(folder / DIVERGED_FILE)
-        ) from error
+    write_json(folder / DIVERGED_FILE, run)
 
 
 def read_diverged(folder: Path) -> DivergedRun | None:
