@@ -72,7 +72,7 @@ class MaliciousRun:
     @classmethod
     def of(cls, party: str, behavior: Mapping[str, Any]) -> MaliciousRun:
         """Return a party's malicious run from a stored behavior: ``kind`` and parameters."""
-        return cls(party, _kind(behavior))
+        return cls(party, ComponentSpec.of(behavior))
 
     @property
     def slug(self) -> str:
@@ -88,14 +88,10 @@ class MaliciousRun:
 def malicious_behavior(attack: Attack) -> ComponentSpec | None:
     """Return the behavior that the attack requires of its party in training; None: honest."""
     wanted = attack.behavior
-    return None if wanted is None else _kind(wanted)
+    return None if wanted is None else ComponentSpec.of(wanted)
 
 
 def malicious_runs(attacks: Iterable[tuple[str, Attack]]) -> list[MaliciousRun]:
     """Return the additional runs that these attacks by these parties require."""
     found = ((party, malicious_behavior(attack)) for party, attack in attacks)
     return list(dict.fromkeys(MaliciousRun(party, behavior) for party, behavior in found if behavior is not None))
-
-
-def _kind(behavior: Mapping[str, Any]) -> ComponentSpec:
-    return ComponentSpec(behavior["kind"], {name: value for name, value in behavior.items() if name != "kind"})

@@ -117,7 +117,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Raise :class:`ValueError` if the row violates the schema (missing or unnamed metrics, NaN, infinity)."""
         for entry in (self.model, *self.defense, *([] if self.attack is None else [self.attack])):
             try:
-                _kind(entry)
+                ComponentSpec.of(entry)
             except (KeyError, JobError) as error:
                 raise ValueError(f"no model, defense or attack: {entry} ({error})") from error
         if (self.attack is None) != (self.leakage is None):
@@ -368,7 +368,7 @@ def run_folder(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int, de
 
 def kind_label(entry: Mapping[str, Any]) -> str:
     """Return a readable name of a stored defense or attack, without defaults: ``id2graph (eta 0.5)``."""
-    return without_defaults(_kind(entry)).label
+    return without_defaults(ComponentSpec.of(entry)).label
 
 
 def defense_label(defense: Sequence[Mapping[str, Any]]) -> str:
@@ -380,7 +380,7 @@ def budgets(defense: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, Any, B
     """Return kind, parameter, value and scope of each budget in a stored chain of defenses."""
     return [
         (spec.kind, name, spec.params[name], scope)
-        for spec in map(_kind, defense)
+        for spec in map(ComponentSpec.of, defense)
         for name, scope in budget_scopes(spec).items()
         if spec.params.get(name) is not None
     ]
@@ -395,7 +395,7 @@ def budget_texts(defense: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _variant(defense: Sequence[Mapping[str, Any]]) -> Variant:
-    return variant_without_defaults(Variant(tuple(map(_kind, defense))))
+    return variant_without_defaults(Variant(tuple(map(ComponentSpec.of, defense))))
 
 
 def _slug(deviation: Mapping[str, Any] | None) -> str:
@@ -404,17 +404,13 @@ def _slug(deviation: Mapping[str, Any] | None) -> str:
     return MaliciousRun.of(deviation["party"], {key: value for key, value in deviation.items() if key != "party"}).slug
 
 
-def _kind(entry: Mapping[str, Any]) -> ComponentSpec:
-    return ComponentSpec(entry["kind"], {name: value for name, value in entry.items() if name != "kind"})
-
-
 def _settled(row: ResultRow) -> ResultRow:
     """Return a row whose attack leaves nothing to the model: what is decided changes attack and behavior, no more."""
     from labelward.attacks import ATTACKS
 
     if row.attack is None:
         return row
-    stored = _kind(row.attack)
+    stored = ComponentSpec.of(row.attack)
     cls = ATTACKS.classes().get(stored.kind, Attack)  # the base class for an extension that is not installed
     if cls.settled is Attack.settled:
         return row
