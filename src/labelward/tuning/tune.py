@@ -247,7 +247,8 @@ class _Tuning:
         while self.spent < section.evaluations and idle < _IDLE:
             asked, before = self.search.ask(), self.spent
             settings = [{**each, **self.evaluator.fixed} for each in asked]
-            if not settings:
+            least = min(1.0, self._price(len(settings)))  # on all rows at once, or step by step
+            if not settings or self.spent + least > section.evaluations + _ROUNDING:
                 break
             found = self._measured_in_steps(settings)
             if len(found) == len(settings):
