@@ -11,7 +11,6 @@ an object with ``kind`` and all parameters; a parameter without value is null.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +25,7 @@ from labelward.policy.base import BudgetScope
 from labelward.runs.checks import Metrics, check_baselines, check_finite, check_metrics, check_nested
 from labelward.runs.estimate import Estimate
 from labelward.runs.malicious_runs import MaliciousRun
-from labelward.runs.secure_files import atomic_write
+from labelward.runs.secure_files import append_line, atomic_write, write_lines
 from labelward.runs.short_names import budget_scopes, variant_without_defaults, without_defaults
 
 FORMAT = 1
@@ -273,20 +272,7 @@ def append_row(folder: Path, row: ResultRow) -> None:
         OutputError: the file cannot be written.
     """
     row.check()
-    line = msgspec.json.encode(row) + b"\n"
-    try:
-        descriptor = os.open(folder / RESULTS_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "r+b", buffering=0) as file:
-            file.truncate(file.read().rfind(b"\n") + 1)
-            file.seek(0, os.SEEK_END)
-            file.write(line)
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {folder / RESULTS_FILE}: {error.strerror}",
-            code="unwritable",
-            value=str(folder / RESULTS_FILE),
-        ) from error
+    append_line(folder / RESULTS_FILE, row)
 
 
 def replace_rows(folder: Path, keys: Collection[str], rows: Sequence[ResultRow]) -> None:
@@ -299,8 +285,7 @@ def replace_rows(folder: Path, keys: Collection[str], rows: Sequence[ResultRow])
     for row in rows:
         row.check()
     kept = [row for row in read_rows(folder) if row.key() not in keys]
-    with atomic_write(folder / RESULTS_FILE) as file:
-        file.write(b"".join(msgspec.json.encode(row) + b"\n" for row in (*kept, *rows)))
+    write_lines(folder / RESULTS_FILE, (*kept, *rows))
 
 
 def read_rows(folder: Path) -> list[ResultRow]:
