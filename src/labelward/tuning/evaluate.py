@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Literal
@@ -212,8 +213,7 @@ class Evaluator:
         section = _priced(job.encryption)
         if self.section.cost == "unpacked":
             return textbook_units(section.bits)
-        engine = make_engine(section)
-        try:
+        with closing(make_engine(section)) as engine:
             model = cost_model(
                 dataclasses.replace(job, encryption=section), self.data(self.seed, "test", 1.0), engine, self.seed
             )
@@ -221,8 +221,6 @@ class Evaluator:
                 reason = f"cannot be measured for {job.model.kind!r}; give them"
                 raise JobError(reason, code="missing", field="[tune] units", value=job.model.kind)
             found = model.unit_costs(())
-        finally:
-            engine.close()
         return {name: getattr(found, name) for name in UNITS}
 
     def dearest(self) -> tuple[Figures, float | None]:
