@@ -118,7 +118,9 @@ def undisturbed(name: str, folder: Path) -> Ended:
     """Return how a case ends that nobody cuts, once for all tests."""
     if name not in _undisturbed:
         given, policies = CASES[name]
-        _undisturbed[name] = Interrupted(setting=given, folder=folder / "undisturbed" / name, policies=policies).finish()
+        _undisturbed[name] = Interrupted(
+            setting=given, folder=folder / "undisturbed" / name, policies=policies
+        ).finish()
     return _undisturbed[name]
 
 
