@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+from _machine import peak
 from _wiring import even_slices, interleaved, median, report
 
 from labelward.data import VerticalDataset, load_dataset, loading
@@ -157,7 +157,7 @@ def once(table: str, aggregation: str) -> None:
     """Train on a table, and print the peak of this process in megabytes."""
     job = job_of(4, f'kind = "pivodl"\naggregation = "{aggregation}"\n{TREE}', table=table)
     run(job, rows_of(job))
-    print(round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1))
+    print(round(peak() / 1e6, 1))
 
 
 def straight(series: Mapping[int, float]) -> dict[str, float]:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import statistics
 import sys
 import tempfile
@@ -28,6 +27,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from _machine import load
 from _wiring import report
 
 import network as loopback
@@ -105,7 +105,7 @@ def beside_strangers(count: int, rows: int, trees: int, times: int) -> dict[str,
             pairs = zip(found["alone"], found[kind], strict=True)
             ratios = sorted(round(there[what] / here[what], 3) for here, there in pairs)
             told[f"{kind}: {what}"] = {"median": statistics.median(ratios), "ratios": ratios}
-    return told | {"load": round(os.getloadavg()[0], 1)}
+    return told | {"load": load()}
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _machine import peak
 from _wiring import report
 from numpy.typing import NDArray
 from tree_attacks import planted
@@ -47,14 +47,14 @@ def measure(rows: int, model: str) -> dict[str, Any]:
     """Return what one attack, compiled before, takes and reaches."""
     _, leaves, labels = planted(rows, model)
     attack(leaves[:, :1000], 2)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    before = peak()
     begin, used = time.perf_counter(), time.process_time()
     guess = attack(leaves, 2)
     took = {"seconds": time.perf_counter() - begin, "processor": time.process_time() - used}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    highest = peak()
     found = score_clusters(guess.values, labels, known_per_cluster=1)
     rounded = {name: round(value, 4) for name, value in (took | found).items()}
-    return {"rows": rows, "groups": int(guess.notes["groups"]), "before": before, "peak": peak, **rounded}
+    return {"rows": rows, "groups": int(guess.notes["groups"]), "before": before, "peak": highest, **rounded}
 
 
 def agreement(model: str) -> dict[str, Any]:

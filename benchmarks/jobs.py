@@ -31,8 +31,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -46,6 +44,7 @@ from unittest.mock import patch
 
 import numpy as np
 import xgboost
+from _machine import gigabytes, load
 from _price import PRODUCTS, Price, chained
 from _wiring import Run, columns_of, labels_of, megabytes, report, train
 from encryption import histogram, median
@@ -136,7 +135,7 @@ def measure(job: Job, kernel: str) -> dict[str, Any]:
     price = price_of(kernel)
     units = sum(each.rows + select_backend(kernel).merge_cost * each.merges for each in plans)
     least = units * price / 1000 / WORKERS
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    peak = gigabytes()
     spent = {phase: sum(meter.seconds.get(phase, 0.0) for meter in run.meters.values()) for phase in PHASES}
     sent = {name: sum(meter.bytes.values()) for name, meter in run.meters.items()}
     shares = run.active.share.trees
@@ -158,7 +157,7 @@ def measure(job: Job, kernel: str) -> dict[str, Any]:
         "microseconds of a product": round(price * 1000, 3),
         "aggregate over its products": round(spent["aggregate"] / least, 2),
         "trees equal those without encryption": shares == plain.active.share.trees,
-        "peak GB": round(peak, 2),
+        "peak GB": peak,
     }
     if job.classes == 2:
         n, truth = len(x) - TEST, y[len(x) - TEST :]
@@ -201,8 +200,8 @@ def engines(job: Job, what: str) -> dict[str, Any]:
             "phases": {phase: round(value, 3) for phase, value in spent.items()},
             "megabytes": round(megabytes(run), 2),
             "operations": {"active": run.active.counts.as_dict(), "passive": run.passive["telco"].counts.as_dict()},
-            "peak GB so far": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
-            "load": round(os.getloadavg()[0], 1),
+            "peak GB so far": gigabytes(),
+            "load": load(),
         }
     found["trees are equal"] = all(each == trees[names[0]] for each in trees.values())
     if set(names) != set(made):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import time
 from pathlib import Path
 
 import numpy as np
+from _machine import gigabytes, load
 from _wiring import columns_of, labels_of, megabytes, phases, report, train
 from numpy.typing import NDArray
 
@@ -49,11 +49,11 @@ def measure(rows: int, depth: int, used: Engine) -> dict[str, object]:
         "rows": rows,
         "wall seconds": round(time.monotonic() - started, 1),
         "processor seconds": round(time.process_time() - processor, 1),
-        "peak GB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
+        "peak GB": gigabytes(),
         "megabytes": round(megabytes(run), 1),
         "phases": phases(run),
         "limits": {"wall seconds": SECONDS, "peak GB": GIGABYTES},
-        "load": round(os.getloadavg()[0], 1),
+        "load": load(),
     }
 
 

@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -29,6 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+from _machine import children_seconds, load
 from _wiring import report
 from sklearn.datasets import make_classification
 
@@ -117,7 +116,7 @@ def run(
 ) -> dict[str, Any]:
     """Train once; ``weather`` None: no proxy; ``strangers``: kind and number, see ``CROWD``."""
     port = free_port()
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = children_seconds()
     kind, count = strangers
     crowd = subprocess.Popen([sys.executable, "-c", CROWD, str(port), str(count), kind]) if count else None
     proxy = None if weather is None else Proxy(("127.0.0.1", port), weather)
@@ -138,8 +137,7 @@ def run(
                 )
         for party, process in zip(PARTIES, processes, strict=True):
             assert process.wait(3600) == 0, (folder / f"{name}-{party}.err").read_text()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)  # without the crowd, which has not ended yet
-        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        spent = children_seconds() - before  # without the crowd, which has not ended yet
         told = figures(folder, name) | {"processor seconds": round(spent, 2)}
         return told | ({"carried": sum(proxy.carried)} if proxy else {})
     finally:
@@ -169,15 +167,15 @@ SEEN = ("attempt", "saved", "done")
 
 def measure(rows: int, delay: float, rate: float, encryption: str) -> dict[str, Any]:
     """Run on loopback, on the line, on loopback again."""
-    load = [round(os.getloadavg()[0], 1)]
+    loads = [load()]
     with tempfile.TemporaryDirectory(prefix="labelward-network-") as name:
         folder = Path(name)
         write(folder, rows)
         first = run(folder, "first", encryption, None)
         line = run(folder, "line", encryption, Weather(delay=delay / 2, rate=rate))
-        load.append(round(os.getloadavg()[0], 1))
+        loads.append(load())
         second = run(folder, "second", encryption, None)
-    load.append(round(os.getloadavg()[0], 1))
+    loads.append(load())
     here = (first["seconds"] + second["seconds"]) / 2
     sending = line["bytes"] / rate
     return {
@@ -190,7 +188,7 @@ def measure(rows: int, delay: float, rate: float, encryption: str) -> dict[str, 
         "allowed seconds": round(1.5 * here + sending, 2),
         "ratio without the bytes": round((line["seconds"] - sending) / here, 2),
         "within": line["seconds"] <= 1.5 * here + sending,
-        "load": load,
+        "load": loads,
     }
 
 
@@ -198,11 +196,10 @@ def here(folder: Path, name: str, encryption: str) -> dict[str, Any]:
     """Train once with all parties in one process."""
     tables = {"bank": 'table = "bank.csv"\nlabel = "label"', "telco": 'table = "telco.csv"'}
     (folder / "all.toml").write_text(JOB.format(**tables, encryption=encryption, connect=1, listen=1, trees=5))
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = children_seconds()
     command = [sys.executable, "-m", "labelward", "train", "all.toml", "--out", name, "--quiet"]
     subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    spent = children_seconds() - before
     cost = json.loads((folder / name / "training.json").read_text())["cost"]
     return {"seconds": round(cost["seconds"], 2), "processor seconds": round(spent, 2)}
 
@@ -224,8 +221,7 @@ def measure_beside(rows: int, encryption: str, times: int) -> dict[str, Any]:
         for what in ("seconds", "processor seconds")
     }
     middle = {what: statistics.median(each) for what, each in ratios.items()}
-    load = round(os.getloadavg()[0], 1)
-    return {"rows": rows, **found, "ratios": ratios, "median of ratios": middle, "allowed": 1.15, "load": load}
+    return {"rows": rows, **found, "ratios": ratios, "median of ratios": middle, "allowed": 1.15, "load": load()}
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import functools
-import resource
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xgboost
+from _machine import gigabytes
 from _wiring import columns_of, even_slices, interleaved, labels_of, median, report, train
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
@@ -79,7 +79,8 @@ def plain() -> dict[str, Any]:
     found = interleaved(5, ours=lambda: ours(x, y, params), xgboost=lambda: theirs(x, y, params))
     ratio = median(found["ours"]) / median(found["xgboost"])
     texts = {name: even_slices(values) for name, values in found.items()}
-    return {"shape": "100,000 x 30, 5 trees of depth 6", **texts, "ratio": round(ratio, 2), "limit": 3.0, **memory()}
+    shape = "100,000 x 30, 5 trees of depth 6"
+    return {"shape": shape, **texts, "ratio": round(ratio, 2), "limit": 3.0, "peak GB": gigabytes()}
 
 
 def linear() -> dict[str, Any]:
@@ -94,12 +95,7 @@ def linear() -> dict[str, Any]:
     large = [n for n in sizes if n >= 30_000]
     slope = np.polyfit(np.log(large), np.log([seconds[n] for n in large]), 1)[0]
     rounded = {str(n): round(value, 3) for n, value in seconds.items()}
-    return {"seconds": rounded, "exponent from 30,000 rows on": round(float(slope), 3), **memory()}
-
-
-def memory() -> dict[str, float]:
-    """Return the process's peak of memory."""
-    return {"peak GB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)}
+    return {"seconds": rounded, "exponent from 30,000 rows on": round(float(slope), 3), "peak GB": gigabytes()}
 
 
 if __name__ == "__main__":

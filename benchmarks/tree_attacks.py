@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _machine import peak
 from _wiring import report
 from numpy.typing import NDArray
 
@@ -110,15 +110,15 @@ def measure(rows: int, model: str, kind: str) -> dict[str, Any]:
 
     features, leaves, labels = planted(rows, model)
     attack(1000)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    before = peak()
     found = attack(rows)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    highest = peak()
     begin = time.perf_counter()
     signatures = merge_identical_rows(leaves)
     weights = np.power(1.0 if model == "forest" else 0.6, np.arange(TREES, dtype=np.float64))
     louvain(signatures, weights, rng=np.random.default_rng(1), starts=1)
     graph = time.perf_counter() - begin
-    return {"groups": len(signatures.size), "graph": graph, "before": before, "peak": peak} | found
+    return {"groups": len(signatures.size), "graph": graph, "before": before, "peak": highest} | found
 
 
 def record(rows: int, model: str, kind: str, folder: Path) -> None:
@@ -165,13 +165,13 @@ def measure_recorded(rows: int, model: str, kind: str) -> dict[str, Any]:
     """Return seconds and peak of one attack on a stored view, its loading included; compiled before."""
     found: dict[str, Any] = {}
     for count in (1000, rows):
-        found = {"before": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+        found = {"before": peak()}
         with tempfile.TemporaryDirectory() as name:
             subprocess.run([sys.executable, __file__, "--record", str(count), model, kind, name], check=True)
             begin, used = time.perf_counter(), time.process_time()
             found |= attack_recorded(Path(name), kind, shared=model == "pivodl")
             found |= {"seconds": time.perf_counter() - begin, "processor": time.process_time() - used}
-    return found | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    return found | {"peak": peak()}
 
 
 def attack_recorded(folder: Path, kind: str, *, shared: bool) -> dict[str, float]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,11 +63,8 @@ def simulate(job: Job, *, seed: int | None = None, defense: str | None = None) -
     private = resolve_seeds([party.name for party in job.parties])
     data = load_dataset(job, seed, load_tables(job), private=private)
     model_family(job.model).check(data, monitored_chains(job, data, variant, seed=seed))
-    engine = make_engine(job.encryption)
-    try:
+    with closing(make_engine(job.encryption)) as engine:
         return simulate_job(job, data, variant, engine, None, seed=seed, progress=no_progress)
-    finally:
-        engine.close()
 
 
 def train(

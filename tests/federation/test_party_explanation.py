@@ -208,10 +208,10 @@ def test_names_are_told_by_consent_only(finished: Path) -> None:
 def test_only_trees_are_explained(company: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from types import SimpleNamespace
 
-    from labelward.federation import party_explanation
+    from labelward.federation import party_prediction
 
     share = SimpleNamespace(kind="splitnn", model="m")
-    monkeypatch.setattr(party_explanation, "finished_share", lambda *_: (share, None))
+    monkeypatch.setattr(party_prediction, "finished_share", lambda *_: (share, None))
     assert not isinstance(share, ModelShare)
     with refused(DataError, "unsupported", value="splitnn"):
         export_as_party(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from blames import refused_about
 from labelward.errors import FileFormatError, InputError, OutputError
 from labelward.party import checkpoint
-from labelward.party.checkpoint import Checkpoints
+from labelward.party.checkpoint import Checkpoints, decode_stored
 from labelward.party.context import Context
 from labelward.party.exchange import Exchange
 from labelward.party.roles import Topology
@@ -282,6 +282,12 @@ def test_damage_after_it_was_found(tmp_path: Path) -> None:
         kept.load(2, State)
     with refused(FileFormatError, "damaged", field=str(tmp_path / "000001.lwc")):
         kept.load(1, Other)
+
+
+@pytest.mark.parametrize("block", [b"", b"\xc1", msgspec.msgpack.encode("other")])
+def test_a_block_of_another_content_is_named(tmp_path: Path, block: bytes) -> None:
+    with refused(FileFormatError, "damaged", field=str(tmp_path)):
+        decode_stored(block, State, tmp_path)
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from made_up import evaluation, without_bounds, without_trainings
 
 from labelward.errors import InputError
 from labelward.job import Job
+from labelward.runs.secure_files import write_lines
 from labelward.tuning import ledger
 from labelward.tuning.evaluate import Evaluator, Task
 from labelward.tuning.journal import JOURNAL
@@ -32,7 +33,7 @@ def test_a_search_that_ended_has_the_lines_of_one_that_goes_on(
     assert not (out / ledger.LEDGER_FILE).exists()
     assert ledger.read_evaluations(out) == list(found)
     # killed between the two files, or by a version that compressed nothing: all lines are known
-    ledger.write_lines(out / ledger.LEDGER_FILE, found[2:])
+    write_lines(out / ledger.LEDGER_FILE, found[2:])
     assert ledger.read_evaluations(out) == list(found)
     (out / ledger.CLOSED_FILE).unlink()
     assert ledger.read_evaluations(out) == list(found[2:])

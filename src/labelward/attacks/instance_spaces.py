@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from labelward.attacks.base import AttackerData
 from labelward.attacks.shared_trees import known_trees
 from labelward.errors import CodecError, DataError, FileFormatError
+from labelward.kernels.communities import trees_per_round
+from labelward.kernels.objectives import hessian_factor
 from labelward.messages.base import RowMask
 from labelward.messages.federboost import OwnSides
 from labelward.messages.tree import LevelRequest, OwnSplit, TreeStart
@@ -125,6 +128,25 @@ def observed_trees(view: View) -> Iterator[ObservedTree]:
                 value=view.party,
             ) from error
         yield ObservedTree(nodes, frozenset(splits[tree]), frozenset(summed[tree]), mine[tree])
+
+
+class Boosted(NamedTuple):
+    """How trees were boosted."""
+
+    rate: float  # learning rate of each tree
+    reg_lambda: float
+    factor: float  # hessians as a multiple of p(1 - p)
+    together: int  # trees that are grown on the same margins
+
+    @classmethod
+    def of(cls, view: View, classes: int) -> Boosted | None:
+        """Return how those of a view were; None: a forest."""
+        if view.parameter("model.kind") == "forest":
+            return None
+        together = trees_per_round(view.parameter("model.multi_strategy"), classes)
+        rate, reg_lambda = view.parameter("model.learning_rate", 0.3), view.parameter("model.reg_lambda", 1.0)
+        factor = hessian_factor(classes, exact=view.parameter("model.softmax_hessian") == "exact")
+        return cls(rate / together, reg_lambda, factor, together)
 
 
 def drawn_columns(view: View) -> list[list[str]]:

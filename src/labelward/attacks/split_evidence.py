@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.instance_clustering import InstanceClustering
-from labelward.attacks.instance_spaces import drawn_columns, observed_leaves, observed_trees
+from labelward.attacks.instance_spaces import Boosted, drawn_columns, observed_leaves, observed_trees
 from labelward.attacks.leaf_smoothing import LeafSmoothing
 from labelward.kernels.candidate_gains import Blocks, add_gradients, candidate_gains
-from labelward.kernels.communities import trees_per_round
 from labelward.kernels.node_rows import children, depth_of
-from labelward.kernels.objectives import hessian_factor, softmax
+from labelward.kernels.objectives import softmax
 from labelward.parameters import NonNegativeFloat, PositiveInt
 from labelward.party.view import View
 
@@ -166,8 +165,7 @@ class Choices:
         parts: own candidates.
         leaf: int64 [trees, n]: visible leaves, numbered throughout; the last number is that of rows in none.
         entropy_weight: float64 [leaves + 1].
-        boosted: learning rate of each tree, λ, and hessians as a multiple of p(1 - p); None: a forest.
-        together: trees that are grown on the same margins.
+        boosted: None: a forest.
     """
 
     rows: int
@@ -176,16 +174,12 @@ class Choices:
     parts: tuple[Blocks, ...]
     leaf: Integers
     entropy_weight: Floats
-    boosted: tuple[float, float, float] | None
-    together: int
+    boosted: Boosted | None
 
     @classmethod
     def of(cls, view: View, own: AttackerData, classes: int, nodes: list[DisclosedNode]) -> Choices:
         """Return the choices at nodes; arguments as of :class:`SplitEvidence`."""
-        boosted = view.parameter("model.kind") != "forest"
-        together = trees_per_round(view.parameter("model.multi_strategy"), classes)
-        factor = hessian_factor(classes, exact=view.parameter("model.softmax_hessian") == "exact")
-        rate = view.parameter("model.learning_rate", 0.3) / together
+        boosted = Boosted.of(view, classes)
         blocks, seen = [], []
         for number, node in enumerate(nodes):
             plane = node.tree if boosted else 0
@@ -201,8 +195,7 @@ class Choices:
             parts=tuple(_packed(blocks[part::_PARTS]) for part in range(_PARTS)),
             leaf=leaf,
             entropy_weight=weight,
-            boosted=(rate, view.parameter("model.reg_lambda", 1.0), factor) if boosted else None,
-            together=together,
+            boosted=boosted,
         )
 
     @property
@@ -268,18 +261,18 @@ class Choices:
 
     @property
     def _reg_lambda(self) -> float:
-        return self.boosted[1] if self.boosted else 1e-9  # no side of a candidate is empty
+        return self.boosted.reg_lambda if self.boosted else 1e-9  # no side of a candidate is empty
 
     def _predictions(self, q: Floats) -> tuple[Floats, Floats]:
         """Return the predictions before each tree, if boosting with labels q gave the visible leaves."""
         if self.boosted is None:
             return np.zeros((1, *q.shape)), np.ones((1, *q.shape))
-        rate, reg_lambda, factor = self.boosted
+        rate, reg_lambda, factor, together = self.boosted
         p, h = np.empty((2, len(self.leaf), *q.shape))
         two = q.shape[1] == 2
         margins = np.zeros_like(q)
         for tree, leaf in enumerate(self.leaf):
-            if tree % self.together == 0:
+            if tree % together == 0:
                 before = softmax(margins / 2 if two else margins)
             p[tree], h[tree] = before, factor * before * (1 - before)
             value = self._by_leaf(leaf, q - before) / (self._by_leaf(leaf, h[tree]) + reg_lambda)

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import cluster_points, kmeans_seed, validate_features
-from labelward.attacks.instance_spaces import ObservedTree, drawn_columns, observed_leaves, observed_trees
+from labelward.attacks.instance_spaces import Boosted, ObservedTree, drawn_columns, observed_leaves, observed_trees
 from labelward.attacks.leaf_smoothing import LeafSmoothing, cluster_groups, smoothed
 from labelward.kernels.binning import bin_columns
-from labelward.kernels.communities import trees_per_round
 from labelward.kernels.leaf_graph import leaf_graph
 from labelward.kernels.node_rows import children, depth_of, parent
-from labelward.kernels.objectives import hessian_factor, softmax
+from labelward.kernels.objectives import softmax
 from labelward.kernels.split_choices import (
     MUTE,
     OTHERS,
@@ -162,15 +161,13 @@ class _Evidence:
         grown: trees and own candidates.
         bins: of a column, the last one of missing values.
         classes: number of classes.
-        boosted: learning rate of each tree, λ, and hessians as a multiple of p(1 - p); None: a forest.
-        together: trees that are grown on the same margins.
+        boosted: None: a forest.
     """
 
     grown: Grown
     bins: int
     classes: int
-    boosted: tuple[float, float, float] | None
-    together: int
+    boosted: Boosted | None
 
     @classmethod
     def of(cls, view: View, own: AttackerData, classes: int) -> _Evidence | None:
@@ -190,16 +187,11 @@ class _Evidence:
             columns[at, : len(names)] = names
         grown = _grown(trees, columns, _codes(own, bins), view.parameter("model.depth", 6) or 64)
         ordered = np.array([name not in own.categories for name in own.columns])
-        together = trees_per_round(view.parameter("model.multi_strategy"), classes)
-        factor = hessian_factor(classes, exact=view.parameter("model.softmax_hessian") == "exact")
-        rate = view.parameter("model.learning_rate", 0.3) / together
-        boosted = view.parameter("model.kind") != "forest"
         return cls(
             grown=grown._replace(ordered=ordered),
             bins=bins + 1,
             classes=classes,
-            boosted=(rate, view.parameter("model.reg_lambda", 1.0), factor) if boosted else None,
-            together=together,
+            boosted=Boosted.of(view, classes),
         )
 
     def sampled(self, rng: np.random.Generator) -> tuple[_Evidence, Integers]:
@@ -293,7 +285,7 @@ class _Evidence:
         """Return the predictions before each tree under labels q, and the weights that follow from hessians."""
         p, h = self.predictions(q)
         left, total = node_sums(self.grown, self.bins, h, np.zeros(h.shape[1:]))
-        unit, reg_lambda = (1.0, self.boosted[1]) if self.boosted else (_UNIT, 0.0)
+        unit, reg_lambda = (1.0, self.boosted.reg_lambda) if self.boosted else (_UNIT, 0.0)
         parts = (left, total[:, None, None] - left, total)
         of_left, of_right, of_all = (unit / np.maximum(part + reg_lambda, 1e-9) for part in parts)
         return p, (of_left, of_right, of_all)
@@ -303,14 +295,15 @@ class _Evidence:
         shape = (len(q), self.outputs)
         if self.boosted is None:
             return np.zeros((1, *shape)), np.ones((1, *shape))
+        rate, reg_lambda, factor, together = self.boosted
         p, h = np.empty((2, len(self.grown.leaf), *shape))
         margins, labels = np.zeros(shape), self.coded(q)
         for tree, leaf in enumerate(self.grown.leaf):
-            if tree % self.together == 0:
+            if tree % together == 0:
                 before = _probabilities(margins)
-            p[tree], h[tree] = before, self.boosted[2] * before * (1 - before)
-            weight = self.by_leaf(leaf, labels - before) / (self.by_leaf(leaf, h[tree]) + self.boosted[1] + 1e-9)
-            margins += self.boosted[0] * np.where(leaf[:, None] >= 0, weight[leaf], 0.0)
+            p[tree], h[tree] = before, factor * before * (1 - before)
+            weight = self.by_leaf(leaf, labels - before) / (self.by_leaf(leaf, h[tree]) + reg_lambda + 1e-9)
+            margins += rate * np.where(leaf[:, None] >= 0, weight[leaf], 0.0)
         return p, h
 
     def leaf_shares(self, q: Floats, prior: float) -> Floats:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -160,11 +161,8 @@ def audit(
         _check_begun(out)
         store_source(out, digests)
         private = keep_seeds(out, private)
-        engine = make_engine(job.encryption)
-        try:
+        with closing(make_engine(job.encryption)) as engine:
             _Audit(job, out, source, private, listed, engine, watch, explained, tuple(attackers)).run()
-        finally:
-            engine.close()
         return read_rows(out)
 
 

@@ -37,7 +37,7 @@ app = typer.Typer(
 
 def _version(requested: bool) -> None:
     if requested:
-        from importlib.metadata import version
+        from labelward.installation import version
 
         typer.echo(f"labelward {version('labelward')}")
         raise typer.Exit

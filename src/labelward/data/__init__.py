@@ -1,7 +1,7 @@
 """Tables, the catalog of data sets, and the vertical data set of a run: what each party has of it."""
 
 from labelward.data.catalog import CatalogEntry, catalog_entries
-from labelward.data.dataset import LabelColumn, OwnRows, PartyDataset, VerticalDataset, read_held_labels
+from labelward.data.dataset import LabelColumn, OwnRows, PartyDataset, VerticalDataset, check_weights, read_held_labels
 from labelward.data.encoding import ColumnEncoding, fit_encoding, source_column, transform, transform_splits
 from labelward.data.label_proxies import warn_of_label_proxies
 from labelward.data.labels import encode_labels, encode_regression_targets, encode_weights
@@ -23,6 +23,7 @@ __all__ = [
     "as_table",
     "catalog_entries",
     "check_same_ids",
+    "check_weights",
     "encode_labels",
     "encode_party",
     "encode_regression_targets",

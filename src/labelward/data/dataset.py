@@ -270,10 +270,7 @@ def assemble_dataset(
         DataError: nearly all labels are equal, a class has too few rows, or all rows of a part have weight 0.
     """
     weights = targets.weights
-    for name, rows in sides.items():
-        if len(rows) and not weights[rows].any():
-            reason = f"all {name} rows have weight 0; at least one positive weight is needed"
-            raise DataError(reason, code="rows", field=named[1], value=name)
+    check_weights(named[1], {name: weights[rows] for name, rows in sides.items()})
     values = targets.values.astype(np.float64)
     known = ~np.isnan(values)
     bins = np.full(len(values), -1)
@@ -308,6 +305,19 @@ def assemble_dataset(
         train_holders=targets.holders[sides.train],
         validation_holders=targets.holders[sides.validation],
     )
+
+
+def check_weights(field: str, weights: Mapping[str, NDArray[np.float64]]) -> None:
+    """Refuse a part of the rows of which all have weight 0: no metric is defined for it.
+
+    Args:
+        field: where the labels come from, for the message.
+        weights: float64 [rows] of each part.
+    """
+    for name, values in weights.items():
+        if len(values) and not values.any():
+            reason = f"all {name} rows have weight 0; at least one positive weight is needed"
+            raise DataError(reason, code="rows", field=field, value=name)
 
 
 def _warn_of_one_class(parties: Sequence[str], holders: NDArray[np.int64], classes: NDArray[np.int64]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,8 +64,7 @@ def train_parties(
     """
     names, rows, validation = tuple(party.name for party in parties), len(labels.values), len(parties[0].validation)
     policies = resolve_policies(plan.defenses, names)
-    engine = make_engine(plan.encryption)
-    try:
+    with closing(make_engine(plan.encryption)) as engine:
         session = make_session(
             plan.programs.topology(names, names[:1]),
             plan.shared(names),
@@ -79,8 +78,6 @@ def train_parties(
         inputs = party_inputs(parties, {names[0]: labels}, shares=before, behaviors=plan.behaviors)
         with _progress_bar(verbose) as progress:
             return run_simulation(session, plan.programs, inputs, engine, policies=policies, progress=progress)
-    finally:
-        engine.close()
 
 
 def resolve_policies(defenses: Any, parties: Sequence[str] = ()) -> dict[str, tuple[Policy, ...]]:

@@ -16,7 +16,7 @@ import numpy as np
 from labelward.errors import FileFormatError, OutputError
 from labelward.estimators._errors import InvalidInputError
 from labelward.party.json_file import decode_versioned
-from labelward.protocols.secureboost.share import FILE_NAME as TREE_SHARE
+from labelward.protocols.common.json_share import FILE_NAME as TREE_SHARE
 
 FILE_NAME = "estimator.json"
 _FORMAT = 1

@@ -75,11 +75,9 @@ class EarlyNotice:
 
     def _tell(self, job: Job, place: Path, error: Exception) -> None:
         network, _ = connect(job, self.party, self.purpose, _silent, folder=place)
-        try:
+        with contextlib.closing(network):
             self.log("telling", {"seconds": PATIENCE})
             told = network.announce(public_reason(error), PATIENCE)
-        finally:
-            network.close()
         if told:
             self.log("told", {"peers": list(told)})
 

@@ -9,25 +9,18 @@ rows are asked about, and no value: SHAP values are differences of leaf weights,
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from labelward.errors import DataError, JobError, PolicyError
-from labelward.federation.components import make_policies, model_family, with_defaults
+from labelward.errors import DataError, PolicyError
+from labelward.federation.components import model_family
 from labelward.federation.explain import BACKGROUND, write_explanation
-from labelward.federation.model import PURPOSE, InferenceSession, Warn, evenly_spaced, ignore_warning, load_rows
-from labelward.federation.party_prediction import finished_share
-from labelward.federation.party_run import CONSENT, Join, Log, require_party, run_until_complete
-from labelward.federation.party_training import party_variant
-from labelward.job import Job, Variant
+from labelward.federation.model import PURPOSE, Warn, evenly_spaced, ignore_warning
+from labelward.federation.party_prediction import ModelSide, finished_share
+from labelward.federation.party_run import Join, Log
+from labelward.job import Job
 from labelward.party.context import Context
-from labelward.party.transcript import Transcript
-from labelward.policy.chain import PolicyChain
-from labelward.protocols.family import ModelFamily
 from labelward.protocols.secureboost.explain import (
     Importance,
     columns_active,
@@ -38,9 +31,8 @@ from labelward.protocols.secureboost.explain import (
 from labelward.protocols.secureboost.export import export_active, export_passive
 from labelward.protocols.secureboost.predict import predict_passive
 from labelward.protocols.secureboost.share import ModelShare
-from labelward.runs.party_record import PartyRecord, read_party_record
+from labelward.runs.party_record import read_party_record
 from labelward.runs.query_record import count_queries
-from labelward.transport.base import Transport
 
 
 def importance_at_party(run: Path, job: Job) -> tuple[Importance, ...]:
@@ -98,11 +90,12 @@ def explain_as_party(
         PolicyError: this party, which is passive, does not consent; or the active party asks it for a row more often
             than ``[network] row_queries`` allows.
     """
-    side = _Side.of(job, party, run, out)
+    side = ModelSide.of(job, party, run, out)
+    share = _tree_share(side.share)
     if out is None:
         side.require_consent("rows")
-    rows = load_rows(side.job, side.share, table, side.record.dates, True, warn)
-    behind = rows if background is None else load_rows(side.job, side.share, background, side.record.dates, True, warn)
+    rows = side.rows(table, warn)
+    behind = rows if background is None else side.rows(background, warn)
     if most < 1:
         raise DataError(f"at least 1 row is needed but got {most}", code="range", field="background", value=most)
     chosen = evenly_spaced(len(behind.ids), most)
@@ -111,7 +104,6 @@ def explain_as_party(
     consent = side.job.connection().consent
 
     def live(ctx: Context) -> None:
-        share = side.share
         if out is not None:
             own = {ctx.party: (share.own, x)}
             found = explain(ctx, share, columns_active(ctx, share), own, explained, len(chosen))
@@ -122,7 +114,7 @@ def explain_as_party(
         predict_passive(ctx, share, x)
 
     agreed = {"explained rows": str(explained), "background rows": str(len(chosen))}
-    side.converse("explain", InferenceSession.of(side.programs, {party: side.share}, ids, job=agreed), live, join, log)
+    side.converse("explain", ids, live, join, log, agreed)
     log("explained", {"rows": explained, "background": len(chosen)})
     return explained
 
@@ -147,7 +139,8 @@ def export_as_party(
         JobError, FileFormatError, DataError, HandshakeError, PeerError: as :func:`explain_as_party`.
         OutputError: the file cannot be written.
     """
-    side = _Side.of(job, party, run, out)
+    side = ModelSide.of(job, party, run, out)
+    share = _tree_share(side.share)
     consent = side.job.connection().consent
     if out is not None:
         side.require_consent("export")
@@ -158,9 +151,9 @@ def export_as_party(
 
     def live(ctx: Context) -> None:
         if out is not None:
-            export_active(ctx, side.share, out, purpose=purpose)
+            export_active(ctx, share, out, purpose=purpose)
             return
-        refused = export_passive(ctx, side.share, consent=decide, names="names" in consent)
+        refused = export_passive(ctx, share, consent=decide, names="names" in consent)
         if refused:
             side.require_consent("export")
             raise PolicyError(
@@ -170,69 +163,8 @@ def export_as_party(
                 value=refused,
             )
 
-    side.converse("export", InferenceSession.of(side.programs, {party: side.share}, []), live, join, log)
-    log("exported", {"model": side.share.model})
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Side:
-    """What one party brings."""
-
-    job: Job
-    party: str
-    share: ModelShare
-    record: PartyRecord
-
-    @classmethod
-    def of(cls, job: Job, party: str, run: Path, out: Path | None) -> _Side:
-        job = with_defaults(job)
-        require_party(job, party)
-        if (out is None) != (party != job.active.name):
-            raise JobError(
-                f"only the active party {job.active.name!r} gets the result, and says where it goes",
-                code="conflict",
-                value=party,
-            )
-        share, record = finished_share(model_family(job.model), run, party)
-        return cls(job=job, party=party, share=_tree_share(share), record=record)
-
-    @property
-    def programs(self) -> ModelFamily[Any]:
-        return model_family(self.job.model)
-
-    def require_consent(self, to: str) -> None:
-        if to not in self.job.connection().consent:
-            raise PolicyError(
-                f'party {self.party!r} does not agree to this; add "{to}" if it does',
-                code="missing",
-                field=CONSENT,
-                value=to,
-            )
-
-    def converse(
-        self, purpose: str, session: InferenceSession, program: Callable[[Context], None], join: Join, log: Log
-    ) -> None:
-        """Meet the others for a purpose, agree with them, and run this party's program."""
-        defended = party_variant(self.job, self.party, self.record.defense) if self.record.defense else Variant()
-        leads = self.party == self.job.active.name
-
-        def context(transport: Transport) -> Context:
-            return session.context(
-                transport,
-                Transcript(session.header(self.party)),
-                timeout=self.job.connection().silence,
-                policies=PolicyChain(() if leads else make_policies(defended, self.party)),
-            )
-
-        def live(ctx: Context) -> None:
-            session.handshake(ctx)
-            program(ctx)
-
-        network, _ = join(self.job, self.party, purpose, log)
-        try:
-            run_until_complete(network, context, live, log)
-        finally:
-            network.close()
+    side.converse("export", [], live, join, log)
+    log("exported", {"model": share.model})
 
 
 def _tree_share(share: object) -> ModelShare:

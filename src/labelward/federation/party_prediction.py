@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labelward.errors import FileFormatError, JobError
+from labelward.errors import FileFormatError, JobError, PolicyError
 from labelward.federation.components import make_policies, model_family, with_defaults
-from labelward.federation.model import InferenceSession, Warn, ignore_warning, load_rows
-from labelward.federation.party_run import Join, Log, require_party, run_until_complete
+from labelward.federation.model import InferenceSession, PartyRows, Warn, ignore_warning, load_rows
+from labelward.federation.party_run import CONSENT, Join, Log, require_party, run_until_complete
 from labelward.federation.party_training import party_variant
 from labelward.federation.predict import write_predictions
 from labelward.federation.simulation import MODEL
@@ -56,43 +59,104 @@ def predict_as_party(
         PeerError: a peer was away for too long, failed, or sent what cannot be.
         PolicyError: the active party asks a passive one for a row more often than ``[network] row_queries`` allows.
     """
-    job = with_defaults(job)
-    require_party(job, party)
-    if (out is None) != (party != job.active.name):
-        raise JobError(
-            f"only the active party {job.active.name!r} learns the predictions, and says where they go",
-            code="conflict",
-            value=party,
-        )
-    programs = model_family(job.model)
-    share, record = finished_share(programs, run, party)
-    rows = load_rows(job, share, table, record.dates, True, warn)
-    session = InferenceSession.of(programs, {party: share}, rows.ids.tolist())
-    defended = party_variant(job, party, record.defense) if record.defense else Variant()
-
-    def context(transport: Transport) -> Context:
-        return session.context(
-            transport,
-            Transcript(session.header(party)),
-            timeout=job.connection().silence,
-            policies=PolicyChain(() if out is not None else make_policies(defended, party)),
-        )
+    side = ModelSide.of(job, party, run, out)
+    rows = side.rows(table, warn)
+    ids, named = rows.ids.tolist(), (side.job.active.id or "id", rows.ids, rows.place)
 
     def live(ctx: Context) -> None:
-        session.handshake(ctx)
         if out is None:
-            count_queries(run / party, ctx.active, session.ids, job.connection().row_queries)
-        margins = programs.predict(ctx, share, rows.columns, mode)
+            count_queries(run / party, ctx.active, ids, side.job.connection().row_queries)
+        margins = side.programs.predict(ctx, side.share, rows.columns, mode)
         if out is not None:
-            write_predictions(out, programs, share, margins, (job.active.id or "id", rows.ids, rows.place))
+            write_predictions(out, side.programs, side.share, margins, named)
 
-    network, _ = join(job, party, "predict", log)
-    try:
-        run_until_complete(network, context, live, log)
-        log("predicted", {"rows": len(rows.ids)})
-    finally:
-        network.close()
-    return len(rows.ids)
+    side.converse("predict", ids, live, join, log)
+    log("predicted", {"rows": len(ids)})
+    return len(ids)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSide:
+    """What one party brings to what is done with a trained model over a network, and how it meets the others."""
+
+    job: Job
+    party: str
+    share: PartyShare
+    record: PartyRecord
+
+    @classmethod
+    def of(cls, job: Job, party: str, run: Path, out: Path | None) -> ModelSide:
+        """Return what a party brings.
+
+        Args:
+            job: that of the training, with its ``[network]`` section.
+            party: its name in the job.
+            run: the folder of its training.
+            out: the file that the active party writes; None at a passive one.
+
+        Raises:
+            JobError: no such party, no network, or the wrong party gets the result.
+            FileFormatError: the folder holds no finished share of this party.
+        """
+        job = with_defaults(job)
+        require_party(job, party)
+        if (out is None) != (party != job.active.name):
+            raise JobError(
+                f"only the active party {job.active.name!r} gets the result, and says where it goes",
+                code="conflict",
+                value=party,
+            )
+        share, record = finished_share(model_family(job.model), run, party)
+        return cls(job=job, party=party, share=share, record=record)
+
+    @property
+    def programs(self) -> ModelFamily[Any]:
+        """The family of the model."""
+        return model_family(self.job.model)
+
+    def rows(self, table: Path, warn: Warn) -> PartyRows:
+        """Return the party's rows of a table."""
+        return load_rows(self.job, self.share, table, self.record.dates, True, warn)
+
+    def require_consent(self, to: str) -> None:
+        """Raise :class:`~labelward.errors.PolicyError` where the party does not agree to something."""
+        if to not in self.job.connection().consent:
+            raise PolicyError(
+                f'party {self.party!r} does not agree to this; add "{to}" if it does',
+                code="missing",
+                field=CONSENT,
+                value=to,
+            )
+
+    def converse(
+        self,
+        purpose: str,
+        ids: Sequence[str],
+        program: Callable[[Context], None],
+        join: Join,
+        log: Log,
+        agreed: Mapping[str, str] | None = None,
+    ) -> None:
+        """Meet the others for a purpose, agree with them on the rows and the rest, and run this party's program."""
+        session = InferenceSession.of(self.programs, {self.party: self.share}, ids, job=agreed)
+        defended = party_variant(self.job, self.party, self.record.defense) if self.record.defense else Variant()
+        leads = self.party == self.job.active.name
+
+        def context(transport: Transport) -> Context:
+            return session.context(
+                transport,
+                Transcript(session.header(self.party)),
+                timeout=self.job.connection().silence,
+                policies=PolicyChain(() if leads else make_policies(defended, self.party)),
+            )
+
+        def live(ctx: Context) -> None:
+            session.handshake(ctx)
+            program(ctx)
+
+        network, _ = join(self.job, self.party, purpose, log)
+        with closing(network):
+            run_until_complete(network, context, live, log)
 
 
 def finished_share(programs: ModelFamily[Any], run: Path, party: str) -> tuple[PartyShare, PartyRecord]:

@@ -8,6 +8,7 @@ common checkpoint.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -54,7 +55,7 @@ from labelward.protocols.family import label_vector, labels_of
 from labelward.rng import PrivateSeed
 from labelward.runs.directory import locked_output
 from labelward.runs.party_record import PartyRecord, read_party_record
-from labelward.runs.private_seeds import PRIVATE_FILE, keep_seeds, resolve_seeds, stored_seeds
+from labelward.runs.private_seeds import PRIVATE_FILE, Seeds, keep_seeds, resolve_seeds, stored_seeds
 from labelward.runs.short_names import variant_without_defaults
 
 
@@ -107,32 +108,19 @@ def train_as_party(
     with locked_output(out, job, "party", force=force):
         if force:
             supersede_draws(out / NOISE_FILE)
-        record = read_party_record(out)
-        if record is None:
-            keep_seeds(out, seeds)
-        elif record.stage in ("running", "saved") and not stored_seeds(out):
-            _refuse_without_seeds(out, record)
-        if record is not None and record.defense != side.defense:
-            raise OutputError(
-                f"contains a run with defense {record.defense}, not {side.defense}; choose another folder, "
-                "or use --force to replace it",
-                code="other-run",
-                field=str(out),
-                value=record.defense,
-            )
+        record = _earlier_run(out, side, seeds)
         if record is not None and record.stage == "closed":
             log("done", {"model": record.model, "attempts": record.attempts})
             return record
-        engine = make_engine(job.encryption, background=party == job.active.name)
-        log("started", _protection(job, party, engine))
-        if remark := model_family(job.model).remark([each.name for each in job.parties]):
-            log("remark", {"remark": remark})
-        if job.encryption.automatic:
-            log("remark", {"remark": choice_sentence(job.encryption.engine, choose_engine().reason)})
-        _load_libraries(job, party)
-        try:
+        with closing(make_engine(job.encryption, background=party == job.active.name)) as engine:
+            log("started", _protection(job, party, engine))
+            if remark := model_family(job.model).remark([each.name for each in job.parties]):
+                log("remark", {"remark": remark})
+            if job.encryption.automatic:
+                log("remark", {"remark": choice_sentence(job.encryption.engine, choose_engine().reason)})
+            _load_libraries(job, party)
             network, fingerprint = join(job, party, "train", log)
-            try:
+            with closing(network):
                 run = PartyRun(
                     job=job,
                     side=side,
@@ -145,10 +133,25 @@ def train_as_party(
                     restart=restart,
                 )
                 return run.to_its_end(record or run.first_record(fingerprint))
-            finally:
-                network.close()
-        finally:
-            engine.close()
+
+
+def _earlier_run(out: Path, side: PartyProgram, seeds: Seeds) -> PartyRecord | None:
+    """Return the record of the run in a folder, which is resumed; None: there is none, and the seeds are stored."""
+    record = read_party_record(out)
+    if record is None:
+        keep_seeds(out, seeds)
+        return None
+    if record.stage in ("running", "saved") and not stored_seeds(out):
+        _refuse_without_seeds(out, record)
+    if record.defense != side.defense:
+        raise OutputError(
+            f"contains a run with defense {record.defense}, not {side.defense}; choose another folder, "
+            "or use --force to replace it",
+            code="other-run",
+            field=str(out),
+            value=record.defense,
+        )
+    return record
 
 
 def _load_libraries(job: Job, party: str) -> None:

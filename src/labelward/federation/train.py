@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -102,40 +103,36 @@ def train_variant(
     programs.check(data, monitored_chains(job, data, defended, seed=seed))
     warn_of_label_proxies(data)
     shares = None if earlier is None else load_warm_start(programs, earlier, job, data)
-    engine = make_engine(job.encryption)
-    try:
-        with atomic_directory(out, job) as folder:
-            keep_seeds(folder, private)
-            estimate, beside = None, ""
-            if forecast is not None:
-                policies = monitored_chains(job, data, defended, seed=seed)[job.active.name]
-                estimate = forecast(job, data, engine, seed, policies)
-                beside = costs_of_engines(job, data, defended, seed, forecast, estimate)
-            ended = simulate_job(
-                job,
-                data,
-                defended,
-                engine,
-                folder,
-                seed=seed,
-                progress=lambda what, done, total: watch(what, done, total, name.label),
-                shares=shares,
-            )
-            model = TrainedModel(
-                dataset=source.name,
-                seed=seed,
-                variant=name.slug,
-                utility=utility_scores(programs, ended.margins, data),
-                cost=ended.cost,
-                key=key_info(engine, job.encryption, ended.fingerprint, beside=beside),
-                watched=ended.watched,
-                phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
-                estimate=estimate,
-                parties=tuple(party.name for party in data.parties),
-            )
-            write_record(folder, _record(model, data, programs))
-    finally:
-        engine.close()
+    with closing(make_engine(job.encryption)) as engine, atomic_directory(out, job) as folder:
+        keep_seeds(folder, private)
+        estimate, beside = None, ""
+        if forecast is not None:
+            policies = monitored_chains(job, data, defended, seed=seed)[job.active.name]
+            estimate = forecast(job, data, engine, seed, policies)
+            beside = costs_of_engines(job, data, defended, seed, forecast, estimate)
+        ended = simulate_job(
+            job,
+            data,
+            defended,
+            engine,
+            folder,
+            seed=seed,
+            progress=lambda what, done, total: watch(what, done, total, name.label),
+            shares=shares,
+        )
+        model = TrainedModel(
+            dataset=source.name,
+            seed=seed,
+            variant=name.slug,
+            utility=utility_scores(programs, ended.margins, data),
+            cost=ended.cost,
+            key=key_info(engine, job.encryption, ended.fingerprint, beside=beside),
+            watched=ended.watched,
+            phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
+            estimate=estimate,
+            parties=tuple(party.name for party in data.parties),
+        )
+        write_record(folder, _record(model, data, programs))
     return model
 
 
@@ -198,11 +195,8 @@ def costs_of_engines(
         if name not in found:
             other = with_defaults(replace(job, encryption=section))
             policies = monitored_chains(other, data, variant, seed=seed)[job.active.name]  # they act in the dry run
-            engine = make_engine(other.encryption)
-            try:
+            with closing(make_engine(other.encryption)) as engine:
                 costs = forecast(other, data, engine, seed, policies)
-            finally:
-                engine.close()
             if costs is not None:
                 found[name] = costs
     return costs_beside(found)

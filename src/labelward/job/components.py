@@ -67,6 +67,11 @@ class ComponentSpec:
         frozen = {key: freeze(f"{key} of {self.kind!r}", value) for key, value in self.params.items()}
         object.__setattr__(self, "params", FrozenDict(frozen))
 
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> ComponentSpec:
+        """Return what :meth:`as_dict` gave the form of a file."""
+        return cls(stored["kind"], {key: value for key, value in stored.items() if key != "kind"})
+
     def without(self, parameter: str) -> ComponentSpec:
         """Return the same without a parameter, if it is there."""
         return ComponentSpec(self.kind, {key: value for key, value in self.params.items() if key != parameter})

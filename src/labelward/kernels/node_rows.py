@@ -5,7 +5,7 @@ The root is node 0; the children of node i are 2i + 1 (left) and 2i + 2 (right).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,19 @@ def is_below(node: int, other: int) -> bool:
         if node == other:
             return True
     return False
+
+
+def leaves_below(splits: Collection[int], root: int = 0) -> list[int]:
+    """Return the leaves of a tree, or of the subtree at ``root``, that splits these nodes; ascending."""
+    return sorted({root, *(child for node in splits for child in children(node))}.difference(splits))
+
+
+def branches(nodes: Sequence[int], leaves: Sequence[int]) -> tuple[Rows, Rows]:
+    """Return for each split its left and its right successor: a split's position, or -1 - a leaf's position."""
+    place = {node: position for position, node in enumerate(nodes)}
+    place |= {leaf: -1 - position for position, leaf in enumerate(leaves)}
+    both = np.array([[place[child] for child in children(node)] for node in nodes], dtype=np.int32).reshape(-1, 2)
+    return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
 
 
 class NodeRows:

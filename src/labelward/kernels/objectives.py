@@ -235,6 +235,11 @@ def hessian_factor(classes: int, *, exact: bool) -> float:
     return 1.0 if classes == 2 or exact else 2.0
 
 
+def margins_of_output(output: int) -> slice:
+    """Return the margins to which a tree of this output adds; -1: all."""
+    return slice(None) if output < 0 else slice(output, output + 1)
+
+
 OBJECTIVES = (
     "binary:logistic",
     "multi:softprob",

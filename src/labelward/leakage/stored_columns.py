@@ -37,6 +37,15 @@ def guess_table(ids: Sequence[str], guess: ColumnGuess, about: Mapping[str, Any]
     return pa.table(columns).replace_schema_metadata({METADATA: text})
 
 
+def rows_by_id(ids: Sequence[str], wanted: Sequence[str], place: str) -> list[int]:
+    """Return the positions of the wanted ids among those of a table; :class:`DataError` where it lacks one."""
+    row_of = {name: row for row, name in enumerate(ids)}
+    missing = next((name for name in wanted if name not in row_of), None)
+    if missing is not None:
+        raise DataError(f"has no row {missing!r}", code="rows", field=place, value=missing)
+    return [row_of[name] for name in wanted]
+
+
 def score_stored_columns(guess: Path, truth: Path, party: str, *, id_column: str | None = None) -> dict[str, Any]:
     """Score a stored guess against the true columns of one party; metric names as in result rows, with ``chance``.
 
@@ -60,12 +69,8 @@ def score_stored_columns(guess: Path, truth: Path, party: str, *, id_column: str
         raise FileFormatError(reason, code="foreign", field=str(guess)) from error
     place, name = f"table {str(truth)!r}", id_column or "id"
     table = read_table(truth, text=[name])
-    row_of = {each: row for row, each in enumerate(read_ids(table, name, place).tolist())}
-    ids = stored.column("id").to_pylist()
-    missing = [each for each in ids if each not in row_of]
-    if missing:
-        raise DataError(f"has no row {missing[0]!r}", code="rows", field=place, value=missing[0])
-    table = table.take(pa.array([row_of[each] for each in ids])).drop_columns([name])
+    rows = rows_by_id(read_ids(table, name, place).tolist(), stored.column("id").to_pylist(), place)
+    table = table.take(pa.array(rows)).drop_columns([name])
     known = fit_encoding(table, table.column_names, place)
     train = transform(table, known.names, known.categories, place)
     categories = {known.names.index(column): names for column, names in known.categories.items()}

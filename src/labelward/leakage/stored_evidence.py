@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,23 +12,22 @@ import pyarrow as pa
 from labelward import rng
 from labelward.attacks.base import Attack, AttackerData, LabelGuess
 from labelward.attacks.instance_spaces import observed_leaves
-from labelward.data import DataSplit, read_table
+from labelward.data import read_table
 from labelward.data.encoding import fit_encoding, transform_splits
 from labelward.data.labels import encode_labels
 from labelward.errors import DataError
 from labelward.leakage.label_model import Floats, Labels, fit_label_model
 from labelward.leakage.observational_audit import count_contradictions, epsilon_evidence
+from labelward.leakage.stored_columns import rows_by_id
 from labelward.leakage.stored_views import (
     attack_of_guess,
     guessed_rows,
     named_truth,
-    possible_orders,
     read_guess,
     row_ids,
+    run_rows,
 )
-from labelward.messages.handshake import RowSplit
 from labelward.metrics.epsilon_bound import EpsilonEvidence
-from labelward.party.transcript import ids_digest
 from labelward.party.view import View
 
 
@@ -91,11 +89,7 @@ def _numbers(path: Path, ids: Sequence[str], id_column: str | None) -> Floats:
     """Return the columns of a table as numbers without gaps, in the order of the ids."""
     place = f"table {str(path)!r}"
     table = read_table(path, text=[id_column or "id"])
-    row_of: dict[str, int] = {name: row for row, name in enumerate(row_ids(table, id_column, place))}
-    missing = next((name for name in ids if name not in row_of), None)
-    if missing is not None:
-        raise DataError(f"has no row {missing!r}", code="rows", field=place, value=missing)
-    table = table.take(pa.array([row_of[name] for name in ids]))
+    table = table.take(pa.array(rows_by_id(row_ids(table, id_column, place), ids, place)))
     names = [name for name in table.column_names if name != (id_column or "id")]
     known = fit_encoding(table, names, place)
     (values,) = transform_splits(table, known, place, [np.arange(table.num_rows)])
@@ -105,16 +99,12 @@ def _numbers(path: Path, ids: Sequence[str], id_column: str | None) -> Floats:
 
 def _run_order(view: View, ids: Sequence[str], place: str) -> Labels:
     """Return the order of all rows that the parties of a view share."""
-    began: Any = next(view.received(RowSplit), None)
-    if began is not None and began.message.test.total == len(ids):
-        begin = began.message
-        train = DataSplit.of(begin.validation.unpack(len(ids)), begin.test.unpack(len(ids))).train
-        for order in map(np.array, possible_orders(ids)):
-            if ids_digest(ids[row] for row in order[train]) == view.header.ids:
-                return np.asarray(order, np.int64)
-    raise DataError(
-        f"the rows are not those of the run of view {view.party!r}; give the training, validation and test rows",
-        code="rows",
-        field=place,
-        value=len(ids),
-    )
+    _, order = run_rows(view, ids)
+    if order is None:
+        raise DataError(
+            f"the rows are not those of the run of view {view.party!r}; give the training, validation and test rows",
+            code="rows",
+            field=place,
+            value=len(ids),
+        )
+    return order

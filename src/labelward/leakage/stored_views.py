@@ -29,7 +29,7 @@ from labelward.federation.components import MODELS, make_attack, model_family
 from labelward.federation.simulation import MODEL
 from labelward.job import ComponentSpec
 from labelward.leakage.run_attack import run_attack, score_label_guess, score_values
-from labelward.leakage.stored_columns import METADATA, guess_table
+from labelward.leakage.stored_columns import METADATA, guess_table, rows_by_id
 from labelward.messages.handshake import RowSplit
 from labelward.party.joined_view import JoinedView
 from labelward.party.transcript import ids_digest
@@ -258,11 +258,7 @@ def _own_labels(
     path, label = knowledge.labels or Path(), knowledge.label
     place = f"table {str(path)!r}"
     table = read_table(path, text=[id_column or "id"])
-    row_of = {name: row for row, name in enumerate(row_ids(table, id_column, place))}
-    missing = [name for name in ids if name not in row_of]
-    if missing:
-        raise DataError(f"has no row {missing[0]!r}", code="rows", field=place, value=missing[0])
-    rows = [row_of[name] for name in ids]
+    rows = rows_by_id(row_ids(table, id_column, place), ids, place)
     quantities = not names if names is not None else len(find_column(table, label, place).unique()) > classes
     if quantities:
         return encode_regression_targets(table, label, place)[rows]
@@ -604,15 +600,25 @@ def possible_orders(ids: Sequence[str]) -> list[Sequence[int]]:
 
 def _training_rows(view: View, table: pa.Table, column: str, place: str) -> tuple[pa.Table, pa.Table | None]:
     """Return training and test rows of a table of all rows of a run; the view states which rows they are."""
-    began = next(view.received(RowSplit), None)
-    if began is None or began.message.test.total != table.num_rows:
+    ids = read_ids(table, column, place).tolist()
+    split, order = run_rows(view, ids)
+    if split is None:
         return table, None
-    begin, ids = began.message, read_ids(table, column, place).tolist()
-    split = DataSplit.of(begin.validation.unpack(table.num_rows), begin.test.unpack(table.num_rows))
+    if order is None:
+        return table.take(pa.array(np.argsort(ids)[split.train])), None
+    return table.take(pa.array(order[split.train])), table.take(pa.array(order[split.test]))
+
+
+def run_rows(view: View, ids: Sequence[str]) -> tuple[DataSplit | None, NDArray[np.int64] | None]:
+    """Return the split of all rows of a run, as a view states it, and the order of ``ids`` that all parties share."""
+    began: Any = next(view.received(RowSplit), None)
+    if began is None or began.message.test.total != len(ids):
+        return None, None
+    split = DataSplit.of(began.message.validation.unpack(len(ids)), began.message.test.unpack(len(ids)))
     for order in map(np.array, possible_orders(ids)):
         if ids_digest(ids[row] for row in order[split.train]) == view.header.ids:
-            return table.take(pa.array(order[split.train])), table.take(pa.array(order[split.test]))
-    return table.take(pa.array(np.argsort(ids)[split.train])), None
+            return split, np.asarray(order, np.int64)
+    return split, None
 
 
 def _check_model(attack: Attack, view: View) -> None:

@@ -207,6 +207,13 @@ class Array(msgspec.Struct, frozen=True, omit_defaults=True):
             told = f"an array of {self.dtype} and shape {self.shape} has {len(self.data)} bytes"
             raise CodecError(told, code="malformed", value=self.shape) from None
 
+    def unpack_as(self, dtype: DType, *shape: int) -> NDArray[Any]:
+        """Return an array that can be written to; :class:`CodecError` as of :meth:`unpack`, or for another one."""
+        if (self.dtype, self.shape) != (dtype, shape):
+            reason = f"sent {self.dtype} {list(self.shape)} where {dtype} {list(shape)} is due"
+            raise CodecError(reason, code="peer-message", value=self.shape)
+        return self.unpack().astype(dtype)
+
 
 def ciphertexts(message: Message) -> int:
     """Return how many ciphertexts a message carries."""

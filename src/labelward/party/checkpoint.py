@@ -304,12 +304,7 @@ class Checkpoints:
             raise FileFormatError(f"there is no checkpoint {number} in {self.folder}", code="not-found", value=number)
         folder, known = self.folder, self._known[number]
         stored = _read(_path(folder, number))
-        try:
-            state = msgspec.msgpack.decode(stored.state, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise FileFormatError(
-                f"a damaged checkpoint: {error}", code="damaged", field=str(_path(folder, number))
-            ) from error
+        state = decode_stored(stored.state, kind, _path(folder, number))
 
         def block(name: str) -> bytes:
             if name not in known.blocks:
@@ -508,6 +503,14 @@ def _read(path: Path) -> _Stored:
     if not all(map(_NAME.fullmatch, stored.blocks)):
         raise _DamageError("a damaged checkpoint: a block has no name", code="damaged", field=str(path))
     return stored
+
+
+def decode_stored(data: bytes, kind: type[T], place: Path | None) -> T:
+    """Decode a state or a block of a checkpoint; :class:`FileFormatError` names its file or folder."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FileFormatError(f"a damaged checkpoint: {error}", code="damaged", field=str(place)) from error
 
 
 def _read_block(folder: Path, name: str, digest: bytes) -> bytes:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from labelward.federation.components import make_engine
@@ -81,8 +82,8 @@ def _estimate(
         f"{job.model.kind!r} is best measured on a part of the rows"
     )
     run = plan_run(job, TreeModel, unsupported, seed=seed, variant=variant, remote=remote)
-    workload, engine = run.workload, make_engine(run.job.encryption)
-    try:
+    workload = run.workload
+    with closing(make_engine(run.job.encryption)) as engine:
         model = CostModel(job=run.job, params=run.params, data=workload.data, engine=engine, seed=run.seed)
         dry = model.dry(workload.policies)
         return CostEstimate(
@@ -97,5 +98,3 @@ def _estimate(
             estimate=model.estimate(workload.policies, link),
             costs=model.unit_costs(workload.policies),
         )
-    finally:
-        engine.close()

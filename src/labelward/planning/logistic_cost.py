@@ -5,8 +5,8 @@ All batches of a training are alike, so that two short trainings tell what a bat
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,15 +79,12 @@ def estimate_logistic(
     job, params, workload = run.job, run.params, run.workload
     data, pieces = workload.data, params.batches(workload.data.rows)
     size = max(piece.stop - piece.start for piece in pieces)
-    engine = make_engine(job.encryption)
-    try:
+    with closing(make_engine(job.encryption)) as engine:
         trial = _Trial(job, params, data, engine, run.seed)
-        with contextlib.suppress(JobError):  # of few rows all categories may be rare
+        with suppress(JobError):  # of few rows all categories may be rare
             trial.run(1, min(size, 64))  # code is compiled and libraries are loaded
         few, more = trial.run(_FEW, size), trial.run(_MORE, size)
         bits = engine.key_bits(job.encryption.bits)
-    finally:
-        engine.close()
     batches = params.epochs * len(pieces)
     phases = {party: _scaled(few, more, party, batches) for party in data.parties}
     counts = {

@@ -154,6 +154,7 @@ class ModelFamily(ABC, Generic[S]):
         libraries: on whose versions figures depend, in addition to those that all models use.
         shared_libraries: whose versions must be equal at all parties, since all draw or compute with them alike.
         behaviors: how a passive party may deviate in a run of an active attack; None: in no way.
+        share_type: class of its shares, whose ``load`` reads one.
     """
 
     roles: ClassVar[Mapping[str, Role]]
@@ -166,6 +167,7 @@ class ModelFamily(ABC, Generic[S]):
     libraries: ClassVar[tuple[str, ...]] = ()
     shared_libraries: ClassVar[tuple[str, ...]] = ()
     behaviors: ClassVar[Registry[Any] | None] = None
+    share_type: ClassVar[type[Any]]
 
     def __init__(self, params: Any = None) -> None:
         """``params``: validated parameters of the model; None to use a trained model without training."""
@@ -226,9 +228,9 @@ class ModelFamily(ABC, Generic[S]):
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
         """Convert margins [rows, outputs] to probabilities [rows, classes], or without classes to means."""
 
-    @abstractmethod
     def margins_say_all(self, classes: Sequence[str]) -> bool:
         """Return whether the margins are themselves the predictions, for labels of these classes."""
+        return False
 
     def check_policies(
         self, policies: Mapping[str, Sequence[Policy]], topology: Topology, contexts: Mapping[str, PolicyContext]
@@ -321,9 +323,9 @@ class ModelFamily(ABC, Generic[S]):
         return {}
 
     @property
-    @abstractmethod
     def deviance_power(self) -> float | None:
-        """Power of the mean in the variance, for models of counts and the like: 1 for Poisson, up to 2."""
+        """Power of the mean in the variance, for models of counts and the like: 1 for Poisson, up to 2; else None."""
+        return None
 
     @abstractmethod
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[S]:
@@ -355,9 +357,10 @@ class ModelFamily(ABC, Generic[S]):
             labels: int64 [training rows]: classes, or the bins of regression targets.
         """
 
-    @abstractmethod
     def load(self, folder: Path) -> S:
         """Read a share; :class:`~labelward.errors.FileFormatError` if it is missing or damaged."""
+        share: S = self.share_type.load(folder)
+        return share
 
     @abstractmethod
     def predict(self, ctx: Context, share: S, x: Floats, mode: PredictMode = "one-round") -> Floats:
@@ -386,10 +389,15 @@ def refuse_unaligned(kind: str, data: VerticalDataset) -> None:
         )
 
 
-def check_weights(side: str, weights: Floats) -> None:
-    """Refuse rows of zero total weight: no metric is defined for them."""
-    if len(weights) and not weights.any():
-        raise DataError(f"every {side} row has weight 0", code="rows", value=side)
+def refuse_unsupported(kind: str, data: VerticalDataset) -> None:
+    """Refuse validation and unaligned rows, row weights and monotone constraints, for a model that takes none."""
+    if len(data.validation_values):
+        raise JobError(f"means nothing for {kind!r}", code="unsupported", field="[data] validation_size")
+    refuse_unaligned(kind, data)
+    if (data.train_weights != 1).any():
+        raise DataError(f"{kind!r} takes no row weights", code="unsupported", field=data.label)
+    if any(party.monotone for party in data.parties):
+        raise JobError("monotone constraints are not supported", code="unsupported", field="[data] monotone")
 
 
 def attacker_data(inputs: PartyDataset) -> AttackerData:

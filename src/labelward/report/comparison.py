@@ -16,7 +16,7 @@ from labelward.report.narrative import ranking_metric
 from labelward.report.summary import Spread, SummaryRow, summary_table
 from labelward.report.tables import ReportTable
 from labelward.report.templates import render
-from labelward.runs.directory import stored_source
+from labelward.runs.directory import flat_keys, stored_source
 from labelward.runs.secure_files import atomic_write
 
 _MOST = 8
@@ -90,7 +90,7 @@ def _data(table: Sequence[SummaryRow]) -> frozenset[str]:
 
 
 def _jobs(names: Sequence[str], audits: Sequence[StoredAudit]) -> ReportTable:
-    flat = [_flat(tomllib.loads(audit.job)) for audit in audits]
+    flat = [flat_keys(tomllib.loads(audit.job)) for audit in audits]
     keys = sorted({key for each in flat for key in each})
     rows = [
         (key, *(_shown(each.get(key)) for each in flat))
@@ -100,13 +100,6 @@ def _jobs(names: Sequence[str], audits: Sequence[StoredAudit]) -> ReportTable:
     return ReportTable(
         caption="What differs between the jobs", header=("key", *names), rows=tuple(rows), words=len(names) + 1
     )
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _shown(value: Any) -> str:

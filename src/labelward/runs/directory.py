@@ -418,7 +418,7 @@ def _owned(job: str, purpose: Purpose) -> list[str]:
 def _differing(stored: str, wanted: str) -> list[str]:
     """Return the keys that differ between two job files, as ``model.depth``."""
     try:
-        mine, theirs = _flat(tomllib.loads(wanted)), _flat(tomllib.loads(stored))
+        mine, theirs = flat_keys(tomllib.loads(wanted)), flat_keys(tomllib.loads(stored))
     except tomllib.TOMLDecodeError:
         return [f"{JOB_FILE} is damaged; all keys"]
     return sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
@@ -434,8 +434,9 @@ def _grows(key: str) -> bool:
     return key in ("attack", "defense", "run.seeds") or _of_machine(key)
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat_keys(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of a job by key, with the names of the tables that hold it: ``model.kind``."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        flat |= flat_keys(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat

@@ -14,10 +14,9 @@ from typing import Any, Literal
 import msgspec
 
 from labelward.attacks.base import Attack
-from labelward.errors import OutputError
 from labelward.job.components import ComponentSpec
-from labelward.party.json_file import encode_versioned, read_versioned
-from labelward.runs.secure_files import atomic_write
+from labelward.party.json_file import read_versioned
+from labelward.runs.secure_files import write_json
 
 FORMAT = 1
 DIVERGED_FILE = "diverged.json"
@@ -43,13 +42,7 @@ class DivergedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def write_diverged(folder: Path, run: DivergedRun) -> None:
     """Store that a run diverged; :class:`~labelward.errors.OutputError` if the file cannot be written."""
-    try:
-        with atomic_write(folder / DIVERGED_FILE) as file:
-            file.write(encode_versioned(run))
-    except OSError as error:
-        raise OutputError(
-            f"cannot be written ({error.strerror})", code="unwritable", field=str(folder / DIVERGED_FILE)
-        ) from error
+    write_json(folder / DIVERGED_FILE, run)
 
 
 def read_diverged(folder: Path) -> DivergedRun | None:
@@ -79,7 +72,7 @@ class MaliciousRun:
     @classmethod
     def of(cls, party: str, behavior: Mapping[str, Any]) -> MaliciousRun:
         """Return a party's malicious run from a stored behavior: ``kind`` and parameters."""
-        return cls(party, _kind(behavior))
+        return cls(party, ComponentSpec.of(behavior))
 
     @property
     def slug(self) -> str:
@@ -95,14 +88,10 @@ class MaliciousRun:
 def malicious_behavior(attack: Attack) -> ComponentSpec | None:
     """Return the behavior that the attack requires of its party in training; None: honest."""
     wanted = attack.behavior
-    return None if wanted is None else _kind(wanted)
+    return None if wanted is None else ComponentSpec.of(wanted)
 
 
 def malicious_runs(attacks: Iterable[tuple[str, Attack]]) -> list[MaliciousRun]:
     """Return the additional runs that these attacks by these parties require."""
     found = ((party, malicious_behavior(attack)) for party, attack in attacks)
     return list(dict.fromkeys(MaliciousRun(party, behavior) for party, behavior in found if behavior is not None))
-
-
-def _kind(behavior: Mapping[str, Any]) -> ComponentSpec:
-    return ComponentSpec(behavior["kind"], {name: value for name, value in behavior.items() if name != "kind"})

@@ -11,7 +11,6 @@ an object with ``kind`` and all parameters; a parameter without value is null.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +25,7 @@ from labelward.policy.base import BudgetScope
 from labelward.runs.checks import Metrics, check_baselines, check_finite, check_metrics, check_nested
 from labelward.runs.estimate import Estimate
 from labelward.runs.malicious_runs import MaliciousRun
-from labelward.runs.secure_files import atomic_write
+from labelward.runs.secure_files import append_line, atomic_write, write_lines
 from labelward.runs.short_names import budget_scopes, variant_without_defaults, without_defaults
 
 FORMAT = 1
@@ -117,7 +116,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Raise :class:`ValueError` if the row violates the schema (missing or unnamed metrics, NaN, infinity)."""
         for entry in (self.model, *self.defense, *([] if self.attack is None else [self.attack])):
             try:
-                _kind(entry)
+                ComponentSpec.of(entry)
             except (KeyError, JobError) as error:
                 raise ValueError(f"no model, defense or attack: {entry} ({error})") from error
         if (self.attack is None) != (self.leakage is None):
@@ -273,20 +272,7 @@ def append_row(folder: Path, row: ResultRow) -> None:
         OutputError: the file cannot be written.
     """
     row.check()
-    line = msgspec.json.encode(row) + b"\n"
-    try:
-        descriptor = os.open(folder / RESULTS_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "r+b", buffering=0) as file:
-            file.truncate(file.read().rfind(b"\n") + 1)
-            file.seek(0, os.SEEK_END)
-            file.write(line)
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {folder / RESULTS_FILE}: {error.strerror}",
-            code="unwritable",
-            value=str(folder / RESULTS_FILE),
-        ) from error
+    append_line(folder / RESULTS_FILE, row)
 
 
 def replace_rows(folder: Path, keys: Collection[str], rows: Sequence[ResultRow]) -> None:
@@ -299,8 +285,7 @@ def replace_rows(folder: Path, keys: Collection[str], rows: Sequence[ResultRow])
     for row in rows:
         row.check()
     kept = [row for row in read_rows(folder) if row.key() not in keys]
-    with atomic_write(folder / RESULTS_FILE) as file:
-        file.write(b"".join(msgspec.json.encode(row) + b"\n" for row in (*kept, *rows)))
+    write_lines(folder / RESULTS_FILE, (*kept, *rows))
 
 
 def read_rows(folder: Path) -> list[ResultRow]:
@@ -368,7 +353,7 @@ def run_folder(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int, de
 
 def kind_label(entry: Mapping[str, Any]) -> str:
     """Return a readable name of a stored defense or attack, without defaults: ``id2graph (eta 0.5)``."""
-    return without_defaults(_kind(entry)).label
+    return without_defaults(ComponentSpec.of(entry)).label
 
 
 def defense_label(defense: Sequence[Mapping[str, Any]]) -> str:
@@ -380,7 +365,7 @@ def budgets(defense: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, Any, B
     """Return kind, parameter, value and scope of each budget in a stored chain of defenses."""
     return [
         (spec.kind, name, spec.params[name], scope)
-        for spec in map(_kind, defense)
+        for spec in map(ComponentSpec.of, defense)
         for name, scope in budget_scopes(spec).items()
         if spec.params.get(name) is not None
     ]
@@ -395,7 +380,7 @@ def budget_texts(defense: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _variant(defense: Sequence[Mapping[str, Any]]) -> Variant:
-    return variant_without_defaults(Variant(tuple(map(_kind, defense))))
+    return variant_without_defaults(Variant(tuple(map(ComponentSpec.of, defense))))
 
 
 def _slug(deviation: Mapping[str, Any] | None) -> str:
@@ -404,17 +389,13 @@ def _slug(deviation: Mapping[str, Any] | None) -> str:
     return MaliciousRun.of(deviation["party"], {key: value for key, value in deviation.items() if key != "party"}).slug
 
 
-def _kind(entry: Mapping[str, Any]) -> ComponentSpec:
-    return ComponentSpec(entry["kind"], {name: value for name, value in entry.items() if name != "kind"})
-
-
 def _settled(row: ResultRow) -> ResultRow:
     """Return a row whose attack leaves nothing to the model: what is decided changes attack and behavior, no more."""
     from labelward.attacks import ATTACKS
 
     if row.attack is None:
         return row
-    stored = _kind(row.attack)
+    stored = ComponentSpec.of(row.attack)
     cls = ATTACKS.classes().get(stored.kind, Attack)  # the base class for an extension that is not installed
     if cls.settled is Attack.settled:
         return row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -61,6 +61,33 @@ def write_json(path: Path, record: msgspec.Struct) -> None:
     """
     with output_errors(path):
         write_durably(path, encode_versioned(record))
+
+
+def write_lines(path: Path, records: Iterable[msgspec.Struct]) -> None:
+    """Write records, one a line, atomically; :class:`OutputError` if they cannot be written."""
+    with atomic_write(path) as file:
+        file.write(msgspec.json.Encoder().encode_lines(records))
+
+
+def append_line(path: Path, record: msgspec.Struct) -> None:
+    """Append a record to a file of one a line, on disk when this returns; an incomplete last line is dropped first.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "r+b", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - 1))
+            if end and file.read(1) != b"\n":
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
+                file.seek(0, os.SEEK_END)
+            file.write(msgspec.json.encode(record) + b"\n")
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}", code="unwritable", value=str(path)) from error
 
 
 def flush_files(folder: Path) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Literal
@@ -157,17 +158,23 @@ class Evaluator:
 
     def keeps_prefixes(self, setting: Setting) -> bool:
         """Return whether the first trees or epochs of a setting's training are settings of their own."""
-        job, variant, _ = self._job(setting)
-        return self.section.prefixes and job is not None and not refusal(job, variant, self.section)
+        return self._passing(setting) is not None
 
     def few_lengths(self, setting: Setting) -> tuple[int, ...]:
         """Return the powers of two below a setting's length: enough for what is trained on fewer rows, to be compared.
 
         Attacks on each of the first trees take longer than the training.
         """
-        if not self.keeps_prefixes(setting) or self.length not in setting:
+        variant = self._passing(setting)
+        if variant is None or self.length not in setting:
             return ()
-        return tuple(each for each in self._begins(setting, self._job(setting)[1]) if each.bit_count() == 1)
+        return tuple(each for each in self._begins(setting, variant) if each.bit_count() == 1)
+
+    def _passing(self, setting: Setting) -> Variant | None:
+        """Return the defenses of a setting whose training passes shorter ones, None for any other."""
+        job, variant, _ = self._job(setting)
+        passes = self.section.prefixes and job is not None and not refusal(job, variant, self.section)
+        return variant if passes else None
 
     def _begins(self, setting: Setting, variant: Variant) -> list[int]:
         """Return the lengths below a setting's that are settings as well: those that its variable takes."""
@@ -206,8 +213,7 @@ class Evaluator:
         section = _priced(job.encryption)
         if self.section.cost == "unpacked":
             return textbook_units(section.bits)
-        engine = make_engine(section)
-        try:
+        with closing(make_engine(section)) as engine:
             model = cost_model(
                 dataclasses.replace(job, encryption=section), self.data(self.seed, "test", 1.0), engine, self.seed
             )
@@ -215,8 +221,6 @@ class Evaluator:
                 reason = f"cannot be measured for {job.model.kind!r}; give them"
                 raise JobError(reason, code="missing", field="[tune] units", value=job.model.kind)
             found = model.unit_costs(())
-        finally:
-            engine.close()
         return {name: getattr(found, name) for name in UNITS}
 
     def dearest(self) -> tuple[Figures, float | None]:

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import DataSplit, VerticalDataset
+from labelward.data import DataSplit, VerticalDataset, check_weights
 from labelward.errors import DataError
 from labelward.rng import learning
 
@@ -20,7 +20,7 @@ def selection_rows(data: VerticalDataset, share: float, seed: int) -> VerticalDa
     Rows are drawn without regard to the labels.
 
     Raises:
-        DataError: a part lacks a class.
+        DataError: the training rows lack a class, or all rows of a part have weight 0.
     """
     order = learning(seed, "", 0, "rows that select").permutation(len(data.train_values))
     count = max(1, round(share * len(order)))
@@ -67,6 +67,7 @@ def _rows(data: VerticalDataset, train: Rows, scored: Rows | None) -> VerticalDa
         table_rows=split(data.table_rows),
         train_holders=data.train_holders[train],
     )
+    check_weights(data.label, {"train": found.train_weights, "test": found.test_weights})
     absent = np.setdiff1d(np.arange(len(data.classes)), found.train_labels)
     if len(absent):
         missing = data.classes[int(absent[0])]

@@ -40,15 +40,30 @@ class Fit:
         scale: the length scale.
         noise: the share of noise.
         factor: the Cholesky factor of the kernel's matrix, as ``scipy`` has it.
+        solved: float64 [settings, directions], the outcomes multiplied by the inverse of the matrix.
         variances: float64 [directions], those that make the outcomes most likely.
-        likelihood: the logarithm, in the mean of the directions.
     """
 
     scale: float
     noise: float
     factor: tuple[NDArray[np.float64], bool]
+    solved: Points
     variances: NDArray[np.float64]
-    likelihood: float
+
+    def likelihood(self) -> float:
+        """Return the logarithm of the outcomes' likelihood, in the mean of the directions."""
+        spread = len(self.solved) / 2 * np.log(self.variances).mean()
+        return float(-spread - np.log(np.diag(self.factor[0])).sum())
+
+    def predicted(self, far: Points) -> tuple[Points, NDArray[np.float64]]:
+        """Return float64 [candidates, directions], the means, and [candidates], the share of variance that is left.
+
+        Args:
+            far: float64 [candidates, settings], squared distances.
+        """
+        kernel = np.exp(-far / (2 * self.scale**2))
+        unknown = np.maximum(1.0 - (kernel * cho_solve(self.factor, kernel.T).T).sum(axis=1), 0.0)
+        return np.asarray(kernel @ self.solved), unknown
 
 
 def directions(count: int, objectives: int, rng: np.random.Generator) -> Points:
@@ -84,15 +99,15 @@ class Surrogate:
     def __init__(self, known: Points, reached: Points) -> None:
         self.known, kept = known, _raised(reached)
         self.mean, self.spread = kept.mean(axis=0), np.maximum(kept.std(axis=0), _TINY)
-        self.outcomes, self.best = (kept - self.mean) / self.spread, (kept.max(axis=0) - self.mean) / self.spread
+        outcomes, self.best = (kept - self.mean) / self.spread, (kept.max(axis=0) - self.mean) / self.spread
         apart = cdist(known, known, "sqeuclidean")
-        self.fits = _weighted([_fitted(apart, self.outcomes, *each) for each in itertools.product(_SCALES, _NOISES)])
+        self.fits = _weighted([_fitted(apart, outcomes, *each) for each in itertools.product(_SCALES, _NOISES)])
 
     def improvement(self, new: Points) -> NDArray[np.float64]:
         """Return float64 [candidates]: what settings, float64 [candidates, coordinates], are expected to add."""
         far, found = cdist(new, self.known, "sqeuclidean"), np.zeros(len(new))
         for weight, fit in self.fits:
-            predicted, unknown = _predicted(fit, self.outcomes, far)
+            predicted, unknown = fit.predicted(far)
             deviation = np.sqrt((unknown[:, None] + fit.noise) * fit.variances)
             ahead = (predicted - self.best) / deviation
             gained = deviation * (ahead * ndtr(ahead) + np.exp(-(ahead**2) / 2) / np.sqrt(2 * np.pi))
@@ -102,7 +117,7 @@ class Surrogate:
     def expected(self, new: Points) -> Points:
         """Return float64 [candidates, directions]: how far settings are expected to reach."""
         far = cdist(new, self.known, "sqeuclidean")
-        predicted = sum(weight * _predicted(fit, self.outcomes, far)[0] for weight, fit in self.fits)
+        predicted = sum(weight * fit.predicted(far)[0] for weight, fit in self.fits)
         return np.asarray(self.mean + self.spread * predicted)
 
 
@@ -115,7 +130,7 @@ def confidence(known: Points, reached: Points, new: Points) -> NDArray[np.float6
     kept = _raised(reached.mean(axis=1, keepdims=True))
     outcomes = (kept - kept.mean()) / max(float(kept.std()), _TINY)
     fit = _fitted(cdist(known, known, "sqeuclidean"), outcomes, *_SMOOTH)
-    predicted, unknown = _predicted(fit, outcomes, cdist(new, known, "sqeuclidean"))
+    predicted, unknown = fit.predicted(cdist(new, known, "sqeuclidean"))
     return np.asarray(predicted[:, 0] + np.sqrt(unknown))
 
 
@@ -129,24 +144,15 @@ def _raised(reached: Points) -> Points:
     return np.asarray(np.maximum(reached, 2 * middle - reached.max(axis=0)))
 
 
-def _predicted(fit: Fit, outcomes: Points, far: Points) -> tuple[Points, NDArray[np.float64]]:
-    """Return float64 [candidates, directions], the means, and [candidates], the share of variance that is left."""
-    kernel = np.exp(-far / (2 * fit.scale**2))
-    unknown = np.maximum(1.0 - (kernel * cho_solve(fit.factor, kernel.T).T).sum(axis=1), 0.0)
-    return np.asarray(kernel @ cho_solve(fit.factor, outcomes)), unknown
-
-
 def _fitted(apart: Points, outcomes: Points, scale: float, noise: float) -> Fit:
-    count = len(outcomes)
-    factor = cho_factor(np.exp(-apart / (2 * scale**2)) + noise * np.eye(count))
-    variances = np.maximum((outcomes * cho_solve(factor, outcomes)).mean(axis=0), _TINY)
-    likelihood = -count / 2 * np.log(variances).mean() - np.log(np.diag(factor[0])).sum()
-    return Fit(scale, noise, factor, variances, float(likelihood))
+    factor = cho_factor(np.exp(-apart / (2 * scale**2)) + noise * np.eye(len(outcomes)))
+    solved = cho_solve(factor, outcomes)
+    return Fit(scale, noise, factor, solved, np.maximum((outcomes * solved).mean(axis=0), _TINY))
 
 
 def _weighted(fits: Sequence[Fit]) -> list[tuple[float, Fit]]:
     """Return the kernels that count, each with its share of the likelihood."""
-    likelihoods = np.array([fit.likelihood for fit in fits])
+    likelihoods = np.array([fit.likelihood() for fit in fits])
     weights = np.exp(likelihoods - likelihoods.max())
     weights = np.where(weights < _NEGLIGIBLE * weights.sum(), 0.0, weights)
     return [(float(weight), fit) for weight, fit in zip(weights / weights.sum(), fits, strict=True) if weight]

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from labelward.errors import FileFormatError, OutputError
+from labelward.errors import FileFormatError
 from labelward.party.json_file import decode_versioned, read_versioned
-from labelward.runs.secure_files import atomic_write, output_errors
+from labelward.runs.secure_files import append_line, atomic_write, output_errors
 
 FORMAT = 1
 SEARCH_FILE, LEDGER_FILE, FRONT_FILE, RESULT_FILE = "search.json", "evaluations.jsonl", "front.jsonl", "result.json"
@@ -170,27 +169,13 @@ class Ledger:
 
     def add(self, evaluation: Evaluation) -> None:
         """Append an evaluation, flushed; an incomplete last line is dropped first."""
-        try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-            with os.fdopen(descriptor, "r+b", buffering=0) as file:
-                end = file.seek(0, os.SEEK_END)
-                file.seek(max(0, end - 1))
-                if end and file.read(1) != b"\n":
-                    file.seek(0)
-                    file.truncate(file.read().rfind(b"\n") + 1)
-                    file.seek(0, os.SEEK_END)
-                file.write(msgspec.json.encode(evaluation) + b"\n")
-                os.fsync(file.fileno())
-        except OSError as error:
-            reason = f"cannot write {self.path}: {error.strerror}"
-            raise OutputError(reason, code="unwritable", value=str(self.path)) from error
+        append_line(self.path, evaluation)
         self.known[evaluation.key] = evaluation
 
     def close(self) -> None:
         """Compress the lines of a search that came to its end; a process that is killed meanwhile leaves both files."""
         with atomic_write(self._closed) as file:
-            lines = b"".join(msgspec.json.encode(each) + b"\n" for each in self.known.values())
-            file.write(gzip.compress(lines, mtime=0))
+            file.write(gzip.compress(msgspec.json.Encoder().encode_lines(self.known.values()), mtime=0))
         with output_errors(self.path):
             self.path.unlink(missing_ok=True)
 
@@ -222,9 +207,3 @@ def _content(path: Path) -> bytes:
 def read_one(path: Path, kind: type[T]) -> T:
     """Return the record of a file; errors as of :func:`read_lines`, and if there is no file."""
     return read_versioned(path, kind, FORMAT)
-
-
-def write_lines(path: Path, records: Iterable[msgspec.Struct]) -> None:
-    """Write records, one a line, replacing the file in one step."""
-    with atomic_write(path) as file:
-        file.write(b"".join(msgspec.json.encode(each) + b"\n" for each in records))

@@ -22,7 +22,7 @@ from labelward.federation.progress import Watch, no_log
 from labelward.job import Job, TuneSection, TuneVariable
 from labelward.runs.directory import check_output, locked_output, stored_job
 from labelward.runs.private_seeds import Seeds, keep_seeds, resolve_seeds, stored_seeds
-from labelward.runs.secure_files import atomic_write, private_folder, write_json
+from labelward.runs.secure_files import atomic_write, private_folder, write_json, write_lines
 from labelward.runs.worker_process import check_jobs
 from labelward.tuning import ledger
 from labelward.tuning.confirm import confirm, confirmed_seeds
@@ -247,7 +247,8 @@ class _Tuning:
         while self.spent < section.evaluations and idle < _IDLE:
             asked, before = self.search.ask(), self.spent
             settings = [{**each, **self.evaluator.fixed} for each in asked]
-            if not settings:
+            least = min(1.0, self._price(len(settings)))  # on all rows at once, or step by step
+            if not settings or self.spent + least > section.evaluations + _ROUNDING:
                 break
             found = self._measured_in_steps(settings)
             if len(found) == len(settings):
@@ -498,7 +499,7 @@ def _front(section: TuneSection, asked: Sequence[Evaluation]) -> list[FrontPoint
 
 def _store(out: Path, evaluator: Evaluator, result: TuneResult, held: Ledger) -> None:
     """Write the front, a job file for each of its points, and the search as Optuna's dashboard reads it."""
-    ledger.write_lines(out / ledger.FRONT_FILE, result.front)
+    write_lines(out / ledger.FRONT_FILE, result.front)
     write_json(out / ledger.RESULT_FILE, summary_of(evaluator.section, result))
     folder = out / ledger.SETTINGS
     shutil.rmtree(folder, ignore_errors=True)

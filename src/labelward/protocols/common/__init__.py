@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset
 
-__all__ = ["LabelVector", "PartyInputs"]
+__all__ = ["LabelVector", "PartyInputs", "class_probabilities"]
 
 Floats = NDArray[np.float64]
 
@@ -71,3 +71,11 @@ class PartyInputs:
     def categories(self) -> dict[str, tuple[str, ...]]:
         """For each categorical column its categories, by code."""
         return {self.data.columns[position]: names for position, names in self.data.categories.items()}
+
+
+def class_probabilities(scores: Floats) -> Floats:
+    """Return float64 [rows, 2] for the scores of the second of two classes, float64 [rows]."""
+    from scipy.special import expit
+
+    second = expit(scores)
+    return np.stack([1 - second, second], axis=1)

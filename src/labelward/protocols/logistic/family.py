@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from labelward.attacks.base import AttackerData
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.errors import DataError, JobError
+from labelward.errors import JobError
 from labelward.he import Counts, Engine
 from labelward.he.base import PublicKey
 from labelward.messages.logistic import (
@@ -34,14 +32,14 @@ from labelward.party.noise_record import refuse_redraw
 from labelward.party.roles import ACTIVE, PASSIVE, Role
 from labelward.party.view import View
 from labelward.policy.base import Policy, PolicyContext
-from labelward.protocols.common import LabelVector, PartyInputs
+from labelward.protocols.common import LabelVector, PartyInputs, class_probabilities
 from labelward.protocols.family import (
     ModelFamily,
     PredictMode,
     RoleResult,
     label_vector,
     one_round,
-    refuse_unaligned,
+    refuse_unsupported,
 )
 from labelward.protocols.logistic.columns import encoded_columns, scales_of_party
 from labelward.protocols.logistic.descent import Intercept, OwnWeights, pooled_scores
@@ -73,6 +71,8 @@ class LogisticFamily(ModelFamily[LogisticShare]):
     grows: ClassVar[bool] = False
     shared_libraries: ClassVar[tuple[str, ...]] = ("numpy",)
 
+    share_type: ClassVar[type[LogisticShare]] = LogisticShare
+
     params: LogisticRegression
 
     @classmethod
@@ -93,13 +93,7 @@ class LogisticFamily(ModelFamily[LogisticShare]):
         if len(data.classes) != 2:
             reason = f"{kind!r} is for two classes, not {len(data.classes) or 'quantities'}"
             raise JobError(reason, code="unsupported", field="[model] kind", value=len(data.classes))
-        if len(data.validation_values):
-            raise JobError(f"means nothing for {kind!r}", code="unsupported", field="[data] validation_size")
-        refuse_unaligned(kind, data)
-        if (data.train_weights != 1).any():
-            raise DataError(f"{kind!r} takes no row weights", code="unsupported", field=data.label)
-        if any(party.monotone for party in data.parties):
-            raise JobError("monotone constraints are for trees", code="unsupported", field="[data] monotone")
+        refuse_unsupported(kind, data)
         for party in data.parties:
             scales_of_party(self.params, party)
         names = tuple(party.name for party in others) if passive is None else tuple(passive)
@@ -190,17 +184,7 @@ class LogisticFamily(ModelFamily[LogisticShare]):
 
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
         """See :meth:`ModelFamily.predicted`."""
-        second = expit(margins[:, 0])
-        return np.stack([1 - second, second], axis=1)
-
-    def margins_say_all(self, classes: Sequence[str]) -> bool:
-        """See :meth:`ModelFamily.margins_say_all`."""
-        return False
-
-    @property
-    def deviance_power(self) -> float | None:
-        """See :attr:`ModelFamily.deviance_power`."""
-        return None
+        return class_probabilities(margins[:, 0])
 
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """See :meth:`ModelFamily.pooled`: the weights are those of the federated training, to the last bit."""
@@ -220,7 +204,3 @@ class LogisticFamily(ModelFamily[LogisticShare]):
             numbers=sum(int(np.prod(shape)) for shape in shapes),
             decrypted_sums=sum(int(np.prod(each.message.sums.shape)) for each in view.received(MaskedProducts)),
         )
-
-    def load(self, folder: Path) -> LogisticShare:
-        """See :meth:`ModelFamily.load`."""
-        return LogisticShare.load(folder)

@@ -19,7 +19,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError
 from labelward.he.base import Groups, Layout
 from labelward.kernels.encoded_columns import BITS, FRACTION, Codes
 from labelward.rng import SecureRandom
@@ -140,11 +139,3 @@ class BatchSums:
     def unmasked(self, values: Integers, masks: Integers) -> Integers:
         """Return the products from those under masks: int64 [columns]."""
         return (values.view(np.uint64) - self.weighed(masks).view(np.uint64)).view(np.int64)
-
-
-def check_integers(peer: str, values: NDArray[np.generic], rows: int, message: str) -> Integers:
-    """Return what a peer sent as int64 [rows]; :class:`PeerError` names peer and message where it is none."""
-    if values.dtype != np.int64 or values.shape != (rows,):
-        reason = f"sent {values.dtype} of shape {values.shape} where {rows} integers are due"
-        raise PeerError(peer, reason, message=message, code="peer-message", value=values.shape)
-    return np.asarray(values, dtype=np.int64)

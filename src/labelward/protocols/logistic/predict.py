@@ -13,7 +13,7 @@ from labelward.messages.base import Array
 from labelward.messages.logistic import PredictionScores
 from labelward.party.context import HEAD, Context
 from labelward.party.roles import ACTIVE, PASSIVE
-from labelward.protocols.logistic.fixed_point import check_integers, fixed_scores, unfixed_scores
+from labelward.protocols.logistic.fixed_point import fixed_scores, unfixed_scores
 from labelward.protocols.logistic.share import LogisticShare
 from labelward.protocols.logistic.training import score_masks
 
@@ -53,4 +53,4 @@ def _received(ctx: Context, peer: str, model: str, number: int, rows: int) -> ND
         reason = f"predicts with model {message.model!r}; the share here is of {model!r}"
         raise PeerError(peer, reason, message="PredictionScores", step=(number,), code="peer-message")
     with ctx.blaming(peer, "PredictionScores", (number,)):
-        return check_integers(peer, message.scores.value.unpack(), rows, "PredictionScores")
+        return message.scores.value.unpack_as("int64", rows)

@@ -7,12 +7,12 @@ from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from labelward.errors import PolicyError
 from labelward.kernels.encoded_columns import column_values
 from labelward.party.context import Context
 from labelward.policy.base import LocalModel, TrainingTargets
+from labelward.protocols.common import class_probabilities
 from labelward.protocols.logistic.descent import OwnWeights, train_together
 
 Floats = NDArray[np.float64]
@@ -31,8 +31,7 @@ class OwnColumnsModel:
         if len(found) < 2:
             return np.tile(np.eye(2)[found.astype(np.int64)[:1]], (len(values), 1))
         model = train_together(self.own.params, [self.own.codes[rows]], values[rows], self.seed)
-        second = expit(column_values(self.own.codes) @ model.weights[0] + model.intercept)
-        return np.stack([1 - second, second], axis=1)
+        return class_probabilities(column_values(self.own.codes) @ model.weights[0] + model.intercept)
 
     def fitted(self, values: Floats, rows: NDArray[np.bool_]) -> LocalModel:
         """See :class:`labelward.policy.base.LocalLearner`: there is none."""

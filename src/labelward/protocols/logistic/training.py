@@ -56,7 +56,7 @@ from labelward.policy.chain import ChainState
 from labelward.protocols.common.pairwise_masks import PairwiseMasks
 from labelward.protocols.common.row_batches import epoch_order
 from labelward.protocols.logistic.descent import Intercept, OwnWeights
-from labelward.protocols.logistic.fixed_point import MOST_COLUMNS, BatchSums, check_integers, products
+from labelward.protocols.logistic.fixed_point import MOST_COLUMNS, BatchSums, products
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -134,7 +134,7 @@ class ActiveTraining:
         ctx, sums = self.ctx, BatchSums(len(rows))
         with ctx.phase("scores"):
             scores = self.own.scores(rows)
-        scores = scores + received_scores(ctx, PartialScores, step, len(rows))
+        scores = scores + _received_scores(ctx, step, len(rows))
         residuals = self.constant.residuals(scores, self.labels[rows])
         with ctx.phase("encrypt"):
             block = private.encrypt(sums.split(residuals), sums.layout).block()
@@ -236,7 +236,7 @@ def _answer(ctx: Context, own: OwnWeights, public: PublicKey, step: Step, rows: 
         ctx.send(ctx.active, MaskedProducts(masked.rerandomize()), step)
     array = ctx.recv(ctx.active, MaskedWeightGradient, step).values.value
     with ctx.blaming(ctx.active, "MaskedWeightGradient", step):
-        values = check_integers(ctx.active, array.unpack(), codes.shape[1], "MaskedWeightGradient")
+        values = array.unpack_as("int64", codes.shape[1])
     gradient = own.step(sums.unmasked(values, masks), len(rows))
     ctx.observe(WeightGradient(step[0], step[1], Array.pack(gradient)))
 
@@ -259,11 +259,11 @@ def score_masks(ctx: Context, step: Step) -> PairwiseMasks:
     return PairwiseMasks(private, ctx.party, keys, message="ScoreKey")
 
 
-def received_scores(ctx: Context, kind: type[PartialScores], step: Step, rows: int) -> Integers:
+def _received_scores(ctx: Context, step: Step, rows: int) -> Integers:
     """Return the sum of all passive parties' scores of some rows, modulo 2^64, at the active party."""
     total = np.zeros(rows, dtype=np.int64)
     for peer in ctx.peers:
-        array = ctx.recv(peer, kind, step).scores.value
-        with ctx.blaming(peer, kind.__name__, step):
-            total += check_integers(peer, array.unpack(), rows, kind.__name__)
+        array = ctx.recv(peer, PartialScores, step).scores.value
+        with ctx.blaming(peer, "PartialScores", step):
+            total += array.unpack_as("int64", rows)
     return total

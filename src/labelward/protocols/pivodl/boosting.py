@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import msgspec
 
-from labelward.errors import FileFormatError
 from labelward.messages.base import Array
 from labelward.messages.pivodl import TreeEnd
+from labelward.party.checkpoint import decode_stored
 from labelward.party.context import Context
 from labelward.party.noise_record import record_draws, refuse_redraw
 from labelward.policy.base import PolicyContext
@@ -113,11 +113,7 @@ def _save(ctx: Context, training: Training, model: str, trees: list[SharedTree])
 def _restore(ctx: Context, training: Training, saved: Progress, number: int) -> list[SharedTree]:
     """Put a training into the state of a checkpoint; return the trees that it has."""
     _, block = ctx.checkpoints.load(number, Progress)
-    try:
-        grown = [msgspec.msgpack.decode(block(f"tree-{each + 1}"), type=_Grown) for each in range(number)]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        reason = f"a damaged checkpoint: {error}"
-        raise FileFormatError(reason, code="damaged", field=str(ctx.checkpoints.folder)) from error
+    grown = [decode_stored(block(f"tree-{each + 1}"), _Grown, ctx.checkpoints.folder) for each in range(number)]
     assert saved.margins is not None
     training.margins[:] = saved.margins.unpack()
     training.counts[:] = saved.counts

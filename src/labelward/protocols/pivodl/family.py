@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.errors import DataError, JobError
+from labelward.errors import JobError
 from labelward.he import Engine
 from labelward.kernels.noisy_gain import SumNoise
 from labelward.messages.pivodl import (
@@ -42,7 +41,7 @@ from labelward.party.handshake import Agreement
 from labelward.party.roles import PASSIVE, Role, Topology
 from labelward.party.view import View
 from labelward.policy.base import HOLDER_POINTS, Policy, PolicyContext
-from labelward.protocols.common import LabelVector, PartyInputs
+from labelward.protocols.common import LabelVector, PartyInputs, class_probabilities
 from labelward.protocols.common.columns import OwnColumns
 from labelward.protocols.family import (
     ModelFamily,
@@ -51,7 +50,7 @@ from labelward.protocols.family import (
     RoleResult,
     label_vector,
     one_round,
-    refuse_unaligned,
+    refuse_unsupported,
 )
 from labelward.protocols.pivodl.agreed_sizes import checked_offer, largest_message, offered_columns
 from labelward.protocols.pivodl.boosting import load_progress, train_trees
@@ -98,6 +97,8 @@ class PivodlFamily(ModelFamily[PivodlShare]):
     grows: ClassVar[bool] = False
     defended_alike: ClassVar[bool] = True
 
+    share_type: ClassVar[type[PivodlShare]] = PivodlShare
+
     params: Pivodl
 
     def topology(self, parties: Sequence[str], holders: Sequence[str]) -> Topology:
@@ -127,7 +128,7 @@ class PivodlFamily(ModelFamily[PivodlShare]):
         self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
     ) -> None:
         """See :meth:`ModelFamily.check`."""
-        refuse_unsupported(self.params.kind, data)
+        check_data(self.params.kind, data)
         if passive is None:
             self.params.check_holders({party: int(data.holds(party).sum()) for party in data.holders})
         here = [party.name for party in data.parties]
@@ -225,16 +226,11 @@ class PivodlFamily(ModelFamily[PivodlShare]):
         """See :meth:`ModelFamily.predicted`."""
         if not classes:
             return margins[:, 0]
-        return probabilities(margins)
+        return class_probabilities(margins[:, 0])
 
     def margins_say_all(self, classes: Sequence[str]) -> bool:
         """See :meth:`ModelFamily.margins_say_all`."""
         return not classes
-
-    @property
-    def deviance_power(self) -> float | None:
-        """See :attr:`ModelFamily.deviance_power`."""
-        return None
 
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """See :meth:`ModelFamily.pooled`."""
@@ -251,12 +247,8 @@ class PivodlFamily(ModelFamily[PivodlShare]):
             role=view.header.role, rows=view.rows, trees=len(trees), told_splits=len(masks), decrypted_sums=opened
         )
 
-    def load(self, folder: Path) -> PivodlShare:
-        """See :meth:`ModelFamily.load`."""
-        return PivodlShare.load(folder)
 
-
-def refuse_unsupported(kind: str, data: VerticalDataset) -> None:
+def check_data(kind: str, data: VerticalDataset) -> None:
     """Refuse labels, weights and constraints that the trees of this package do not take."""
     if len(data.classes) not in (0, 2):
         raise JobError(
@@ -264,19 +256,4 @@ def refuse_unsupported(kind: str, data: VerticalDataset) -> None:
             code="unsupported",
             field="[model] kind",
         )
-    if len(data.validation_values):
-        raise JobError(f"means nothing for {kind!r}", code="unsupported", field="[data] validation_size")
-    refuse_unaligned(kind, data)
-    if (data.train_weights != 1).any():
-        raise DataError(f"{kind!r} takes no row weights", code="unsupported", field=data.label)
-    for party in data.parties:
-        if party.monotone:
-            raise JobError("monotone constraints are not supported", code="unsupported", field="[data] monotone")
-
-
-def probabilities(margins: Floats) -> Floats:
-    """Return float64 [rows, 2] for the margins of two classes."""
-    from scipy.special import expit
-
-    second = expit(margins[:, 0])
-    return np.stack([1 - second, second], axis=1)
+    refuse_unsupported(kind, data)

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import ClassVar
 
 import msgspec
@@ -42,11 +41,11 @@ from labelward.party.view import View
 from labelward.policy.base import Policy, PolicyContext
 from labelward.privacy.mechanisms import RandomizedResponse
 from labelward.privacy.noise import KeyedDraws
-from labelward.protocols.common import LabelVector, PartyInputs
+from labelward.protocols.common import LabelVector, PartyInputs, class_probabilities
 from labelward.protocols.common.columns import MISSING, OwnColumns, SourceColumns, received_columns
 from labelward.protocols.family import ModelFamily, PredictMode, RoleResult, label_vector, one_round
 from labelward.protocols.pivodl.agreed_sizes import chosen_bytes, codes_bytes, expect_predictions, sides_bytes
-from labelward.protocols.pivodl.family import probabilities, refuse_unsupported
+from labelward.protocols.pivodl.family import check_data
 from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.joined import grow_trees, train_joined
 from labelward.protocols.pivodl.params import FederBoost
@@ -71,13 +70,15 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
     grows: ClassVar[bool] = False
     states_sizes: ClassVar[bool] = True
 
+    share_type: ClassVar[type[PivodlShare]] = PivodlShare
+
     params: FederBoost
 
     def check(
         self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
     ) -> None:
         """See :meth:`ModelFamily.check`."""
-        refuse_unsupported(self.params.kind, data)
+        check_data(self.params.kind, data)
         if not data.classes:
             raise JobError("is for two classes, not quantities", code="unsupported", field="[model] kind")
         others = tuple(party.name for party in data.parties[1:]) if passive is None else tuple(passive)
@@ -183,16 +184,7 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
 
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
         """See :meth:`ModelFamily.predicted`."""
-        return probabilities(margins)
-
-    def margins_say_all(self, classes: Sequence[str]) -> bool:
-        """See :meth:`ModelFamily.margins_say_all`."""
-        return False
-
-    @property
-    def deviance_power(self) -> float | None:
-        """See :attr:`ModelFamily.deviance_power`."""
-        return None
+        return class_probabilities(margins[:, 0])
 
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """See :meth:`ModelFamily.pooled`."""
@@ -206,10 +198,6 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
         return VisibilityCounts(
             role=view.header.role, rows=view.rows, columns=len(own.columns), own_splits=chosen, numbers=cells
         )
-
-    def load(self, folder: Path) -> PivodlShare:
-        """See :meth:`ModelFamily.load`."""
-        return PivodlShare.load(folder)
 
 
 def renumbered(tree: SharedTree, picks: list[list[Candidate]], distinct: list[list[Candidate]]) -> SharedTree:

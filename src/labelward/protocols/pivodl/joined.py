@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset
 from labelward.kernels.histogram import goes_left
-from labelward.kernels.node_rows import NodeRows, children, route_rows
+from labelward.kernels.node_rows import NodeRows, children, leaves_below, route_rows
 from labelward.messages.pivodl import Candidate
 from labelward.protocols.common.columns import OwnColumns, OwnRecord, SourceColumns
 from labelward.protocols.pivodl.fixed import Fixed
@@ -112,7 +112,7 @@ def grow_trees(
                 nodes.split(node, left)
                 following += [child for child in children(node) if not fixed.is_leaf(depth + 1, nodes.size(child))]
             level, depth = following, depth + 1
-        leaves = sorted({0, *(child for node in splits for child in children(node))} - splits.keys())
+        leaves = leaves_below(splits)
         weights = fixed.weights(np.stack([values[nodes.rows(leaf)].sum(axis=0) for leaf in leaves]))
         for leaf, weight in zip(leaves, weights.tolist(), strict=True):
             margins[nodes.rows(leaf)] += weight

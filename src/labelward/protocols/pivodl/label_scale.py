@@ -121,14 +121,10 @@ def _total(ctx: Context, sums: SecureSums, values: Floats, number: int) -> float
     else:
         message = ctx.recv(opener, LabelTotal, (number,))
         with ctx.blaming(opener, "LabelTotal", (number,)):
-            limbs = message.limbs.value.unpack().astype(np.int64)
-        if (
-            limbs.shape != (_LIMBS,)
-            or not np.array_equal(limbs, _limbs(_number(limbs)))
-            or (number == 1 and _number(limbs) < 0)
-        ):
-            raise PeerError(opener, "sent no total of labels", message="LabelTotal", code="peer-message")
+            limbs = message.limbs.value.unpack_as("int64", _LIMBS)
         total = _number(limbs)
+        if not np.array_equal(limbs, _limbs(total)) or (number == 1 and total < 0):
+            raise PeerError(opener, "sent no total of labels", message="LabelTotal", code="peer-message")
     return total / _ONE
 
 

@@ -77,10 +77,7 @@ def _batch(ctx: Context, share: PivodlShare, x: Floats, masks: PairwiseMasks, nu
     for peer in ctx.peers:
         answer = ctx.recv(peer, MaskedMargins, step)
         with ctx.blaming(peer, "MaskedMargins", step):
-            found = answer.margins.unpack()
-        if found.shape != (len(x),) or found.dtype != np.int64:
-            raise PeerError(peer, "sent other margins", message="MaskedMargins", step=step, code="peer-message")
-        total = total + found.astype(np.int64)
+            total = total + answer.margins.unpack_as("int64", len(x))
     return total / _ONE
 
 

@@ -156,12 +156,7 @@ class SecureSums:
                 continue
             message = ctx.recv(holder, MaskedSums, to.step)
             with ctx.blaming(holder, "MaskedSums", to.step):
-                values = message.sums.unpack()
-            if values.shape != shape or values.dtype != np.int64:
-                raise PeerError(
-                    holder, "sent sums of another shape", message="MaskedSums", step=to.step, code="peer-message"
-                )
-            total += values.astype(np.int64)
+                total += message.sums.unpack_as("int64", *shape)
         return total
 
     def _checked(self, peer: str, block: Any, layout: Layout, shape: tuple[int, int, int] | None) -> Any:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels.node_rows import children
+from labelward.kernels.node_rows import branches
 from labelward.party.evidence import Evidence
 from labelward.protocols.common.columns import OwnRecord
 from labelward.protocols.common.json_share import JsonShare
@@ -45,11 +45,7 @@ class SharedTree(msgspec.Struct, frozen=True):
 
     def branches(self) -> tuple[Branches, Branches]:
         """Return for each split its left and its right successor: a split's position, or -1 - a leaf's position."""
-        place = {node: position for position, node in enumerate(self.nodes)}
-        place |= {leaf: -1 - position for position, leaf in enumerate(self.leaves)}
-        both = np.array([[place[child] for child in children(node)] for node in self.nodes], dtype=np.int32)
-        left, right = both.reshape(-1, 2).T
-        return np.ascontiguousarray(left), np.ascontiguousarray(right)
+        return branches(self.nodes, self.leaves)
 
 
 class PivodlShare(JsonShare, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import PeerError
 from labelward.kernels.histogram import goes_left
-from labelward.kernels.node_rows import NodeRows, children
+from labelward.kernels.node_rows import NodeRows, children, leaves_below
 from labelward.messages.base import Array, Released, RowMask
 from labelward.messages.pivodl import (
     AllowedCandidates,
@@ -69,7 +69,7 @@ class Tree:
         while level:
             level = self._split(level)
             self.depth += 1
-        for leaf in self._leaves():
+        for leaf in leaves_below(self.splits):
             if leaf not in self.keepers:  # everybody knows its sums
                 self.keepers[leaf] = PUBLIC
                 self.weights[leaf] = float(self.fixed.weights(self.totals[leaf][None])[0])
@@ -103,10 +103,7 @@ class Tree:
 
     def _received_totals(self, packed: Array, peer: str, count: int) -> Integers:
         with self.ctx.blaming(peer, "ChildTotals", (self.tree, self.depth)):
-            totals = packed.unpack()
-        if totals.shape != (count, self.fixed.numbers.k) or totals.dtype != np.int64:
-            raise PeerError(peer, "sent sums of another shape", message="ChildTotals", code="peer-message")
-        return totals.astype(np.int64)
+            return packed.unpack_as("int64", count, self.fixed.numbers.k)
 
     # -- one level ----------------------------------------------------------------------------------------------------
 
@@ -497,12 +494,8 @@ class Tree:
 
     # -- the result ---------------------------------------------------------------------------------------------------
 
-    def _leaves(self) -> list[int]:
-        nodes = {0, *(child for node in self.splits for child in children(node))}
-        return sorted(nodes - self.splits.keys())
-
     def _shape(self) -> SharedTree:
-        nodes, leaves, mine = sorted(self.splits), self._leaves(), self.parties.index(self.ctx.party)
+        nodes, leaves, mine = sorted(self.splits), leaves_below(self.splits), self.parties.index(self.ctx.party)
         keeps = [self.keepers[leaf] in (PUBLIC, mine) for leaf in leaves]
         return SharedTree(
             nodes=tuple(nodes),

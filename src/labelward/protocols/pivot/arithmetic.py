@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PeerError
+from labelward.errors import JobError
 from labelward.messages.base import Array
 from labelward.messages.pivot import DealEnd, DealRequest, DealtCorrections, MaskedShares, ResultShares
 from labelward.party.context import Context
@@ -135,8 +135,7 @@ class SharedArithmetic:
     ) -> Words:
         message = self.ctx.recv(peer, kind, step)
         with self.ctx.blaming(peer, kind.__name__, step):
-            values = message.values.unpack()
-        return _checked(values, shape, peer, kind.__name__, step)
+            return message.values.unpack_as("int64", *shape).view(np.uint64)
 
     def _dealt(self, *needed: tuple[str, int]) -> list[Words]:
         """Return new shares of each kind, uint64 [arrays, count].
@@ -157,17 +156,9 @@ class SharedArithmetic:
         ctx.send(self._dealer, DealRequest(tuple(kind for kind, _ in needed), counts), step)
         message = ctx.recv(self._dealer, DealtCorrections, step)
         with ctx.blaming(self._dealer, "DealtCorrections", step):
-            values = message.values.unpack()
-        total = sum(count for _, count in needed)
-        rest = _checked(values, (total,), self._dealer, "DealtCorrections", step)
+            rest = message.values.unpack_as("int64", sum(count for _, count in needed)).view(np.uint64)
         corrected = []
         for part, (_, count) in zip(parts, needed, strict=True):
             corrected.append(np.concatenate([part[:-1], rest[None, :count]]))
             rest = rest[count:]
         return corrected
-
-
-def _checked(values: NDArray[np.generic], shape: tuple[int, ...], peer: str, message: str, step: tuple[int]) -> Words:
-    if values.dtype != np.int64 or values.shape != shape:
-        raise PeerError(peer, "sent shares of another shape", message=message, step=step, code="peer-message")
-    return np.ascontiguousarray(values).astype(np.int64).view(np.uint64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import ClassVar
 
 import msgspec
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.errors import DataError, JobError
+from labelward.errors import JobError
 from labelward.he import Counts, Engine
 from labelward.messages.pivot import (
     ChildCiphertexts,
@@ -47,7 +46,7 @@ from labelward.protocols.family import (
     RoleResult,
     label_vector,
     one_round,
-    refuse_unaligned,
+    refuse_unsupported,
 )
 from labelward.protocols.pivot.agreed_sizes import TrainingSizes, prediction_bytes
 from labelward.protocols.pivot.arithmetic import HEAD
@@ -96,6 +95,8 @@ class PivotFamily(ModelFamily[PivotShare]):
     grows: ClassVar[bool] = False
     states_sizes: ClassVar[bool] = True
 
+    share_type: ClassVar[type[PivotShare]] = PivotShare
+
     params: Pivot
 
     def topology(self, parties: Sequence[str], holders: Sequence[str]) -> Topology:
@@ -125,14 +126,18 @@ class PivotFamily(ModelFamily[PivotShare]):
         self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
     ) -> None:
         """See :meth:`ModelFamily.check`."""
-        self._refuse_unsupported(data)
+        kind = self.params.kind
+        if not 2 <= len(data.classes) <= MOST_CLASSES:
+            reason = f"{kind!r} is for 2 to {MOST_CLASSES} classes, not {len(data.classes) or 'quantities'}"
+            raise JobError(reason, code="unsupported", field="[model] kind", value=len(data.classes))
+        refuse_unsupported(kind, data)
         here = [party.name for party in data.parties]
         parties = here if passive is None else [here[0], *passive]
         topology = self.topology(parties, data.holders)
         for party in data.parties:
             self._check_dealer(party.name, party.columns)
         self.params.check_rows(len(data.train_values), len(parties) - 1)
-        context = PolicyContext(model=self.params.kind, classes=len(data.classes), passive=tuple(parties[1:]), trees=1)
+        context = PolicyContext(model=kind, classes=len(data.classes), passive=tuple(parties[1:]), trees=1)
         self.check_policies(policies, topology, dict.fromkeys(self.roles, context))
 
     def _check_dealer(self, party: str, columns: Sequence[str]) -> None:
@@ -140,19 +145,6 @@ class PivotFamily(ModelFamily[PivotShare]):
         if party == self.params.dealer and columns:
             reason = f"{party!r} has columns of its own; a dealer must hold none"
             raise JobError(reason, code="conflict", field="[model] dealer", value=tuple(columns))
-
-    def _refuse_unsupported(self, data: VerticalDataset) -> None:
-        kind = self.params.kind
-        if not 2 <= len(data.classes) <= MOST_CLASSES:
-            reason = f"{kind!r} is for 2 to {MOST_CLASSES} classes, not {len(data.classes) or 'quantities'}"
-            raise JobError(reason, code="unsupported", field="[model] kind", value=len(data.classes))
-        if len(data.validation_values):
-            raise JobError(f"means nothing for {kind!r}", code="unsupported", field="[data] validation_size")
-        refuse_unaligned(kind, data)
-        if (data.train_weights != 1).any():
-            raise DataError(f"{kind!r} takes no row weights", code="unsupported", field=data.label)
-        if any(party.monotone for party in data.parties):
-            raise JobError("monotone constraints are not supported", code="unsupported", field="[data] monotone")
 
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[PivotShare]:
         """See :meth:`ModelFamily.program`."""
@@ -230,11 +222,6 @@ class PivotFamily(ModelFamily[PivotShare]):
         """See :meth:`ModelFamily.margins_say_all`."""
         return True
 
-    @property
-    def deviance_power(self) -> float | None:
-        """See :attr:`ModelFamily.deviance_power`."""
-        return None
-
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """See :meth:`ModelFamily.pooled`: plain CART."""
         labels: LabelVector = label_vector(data)
@@ -257,7 +244,3 @@ class PivotFamily(ModelFamily[PivotShare]):
             own_splits=sum(len(tree.left) for tree in trees),
             numbers=sum(int(np.prod(shape)) for shape in shapes),
         )
-
-    def load(self, folder: Path) -> PivotShare:
-        """See :meth:`ModelFamily.load`."""
-        return PivotShare.load(folder)

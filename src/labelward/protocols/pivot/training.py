@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import PeerError
 from labelward.he.base import CipherBlock
-from labelward.kernels.node_rows import children, depth_of
+from labelward.kernels.node_rows import children, depth_of, leaves_below
 from labelward.kernels.split_search import CATEGORICAL
 from labelward.messages.base import RowMask
 from labelward.messages.pivot import (
@@ -244,7 +244,7 @@ class TreeTraining:
 
     def _label(self, tree: GrownTree) -> None:
         """Open the classes of all leaves."""
-        leaves = sorted({0, *(child for node in tree.owners for child in children(node))} - tree.owners.keys())
+        leaves = leaves_below(tree.owners)
         with self.ctx.phase("shares"):
             found = majority(self.mpc, np.stack([self._totals[leaf] for leaf in leaves]))
         ctx, opened, step = self.ctx, self.mpc.result(found), self.mpc.next_step()

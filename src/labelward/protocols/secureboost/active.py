@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from labelward.errors import DataError, PeerError
 from labelward.he.base import Layout, LevelWork, PrivateKey
 from labelward.kernels.gain import leaf_weights
-from labelward.kernels.node_rows import NodeRows, children, depth_of, parent
+from labelward.kernels.node_rows import NodeRows, children, depth_of, leaves_below, parent
 from labelward.messages.base import RowMask
 from labelward.messages.tree import (
     InstanceSpaces,
@@ -767,7 +767,7 @@ class TreeGrower:
 
     def leaves(self) -> list[int]:
         """Return the leaves, ascending."""
-        return sorted({self.root, *(child for node in self.splits for child in children(node))} - self.splits.keys())
+        return leaves_below(self.splits, self.root)
 
     def weigh(self, plan: TreePlan, leaves: Sequence[int] = ()) -> Floats:
         """Return the weights of the leaves, float64 [leaves, outputs], on which the policies have the last word.

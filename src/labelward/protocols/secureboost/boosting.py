@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels.objectives import evaluation_metric
+from labelward.kernels.objectives import evaluation_metric, margins_of_output
 from labelward.party.context import Context
 from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.checkpointing import TrainingState
@@ -67,7 +67,7 @@ class Boosting:
         sizes = np.abs(g).max(axis=1, initial=0.0) * fitting.weights
         outputs = self._order(first) if self._apart else [-1]
         for output in outputs:
-            tree, into = len(state.trees), _columns(output)
+            tree, into = len(state.trees), margins_of_output(output)
             # Rows sampled by gradients are the same for all trees of a round, so that none is specific to its class.
             sample = self._sample(sizes, first if self.params.sampling == "goss" else tree)
             last = output == outputs[-1]
@@ -94,7 +94,7 @@ class Boosting:
                 that leaves over.
             leaves: int32 [rows]: position of the leaf that each row reaches.
         """
-        state, into = self.state, _columns(tree.output)
+        state, into = self.state, margins_of_output(tree.output)
         state.margins[:, into] += added
         if state.clean is not None:
             state.clean[:, into] += tree.leaf_values()[leaves]
@@ -148,11 +148,6 @@ class Boosting:
         """Return the best round; a metric that is not a number counts as worst."""
         values = np.array(self.state.history)
         return int(np.argmin(np.nan_to_num(-values if self.state.larger else values, nan=np.inf)))
-
-
-def _columns(output: int) -> slice:
-    """Return the margins to which a tree adds; -1: all."""
-    return slice(None) if output < 0 else slice(output, output + 1)
 
 
 def turns_of_tree(

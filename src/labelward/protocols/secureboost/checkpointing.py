@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import FileFormatError
 from labelward.messages.base import Array
+from labelward.party.checkpoint import decode_stored
 from labelward.party.context import Context
 from labelward.party.noise_record import record_draws
 from labelward.policy.chain import ChainState
@@ -154,13 +154,10 @@ def load_checkpoint(ctx: Context, number: int | None) -> Checkpoint | None:
     if number is None:
         return None
     snapshot, block = ctx.checkpoints.load(number, _Snapshot)
-    try:
-        targets = msgspec.msgpack.decode(block(_TARGETS), type=FittedTargets)
-        batches = [msgspec.msgpack.decode(block(_name(each + 1)), type=_Batch) for each in range(number)]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        reason = f"a damaged checkpoint: {error}"
-        raise FileFormatError(reason, code="damaged", field=str(ctx.checkpoints.folder)) from error
-    return Checkpoint(number=number, targets=targets, snapshot=snapshot, batches=tuple(batches))
+    place = ctx.checkpoints.folder
+    targets = decode_stored(block(_TARGETS), FittedTargets, place)
+    batches = tuple(decode_stored(block(_name(each + 1)), _Batch, place) for each in range(number))
+    return Checkpoint(number=number, targets=targets, snapshot=snapshot, batches=batches)
 
 
 class Checkpointer:

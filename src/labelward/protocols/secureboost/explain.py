@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError, PeerError, quoted
 from labelward.kernels.node_rows import depth_of
+from labelward.kernels.objectives import margins_of_output
 from labelward.kernels.shap import add_shapley_values, coalition_weights
 from labelward.messages.explain import ColumnsRequest, RecordColumns
 from labelward.party.context import Context
@@ -240,7 +241,7 @@ def _shapley(
         )
     values = np.zeros((counts[0], players, share.outputs))
     for output, here in sums.items():
-        values[:, :, slice(None) if output < 0 else slice(output, output + 1)] += here
+        values[:, :, margins_of_output(output)] += here
     return values / max(1, len(share.trees)) if share.kind == "forest" else values
 
 

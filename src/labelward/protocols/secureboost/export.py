@@ -9,13 +9,13 @@ is written.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from labelward.errors import OutputError, PeerError, PolicyError, quoted
 from labelward.messages.explain import ExportConsent, ExportDecision, ExportRecords, ExportRequest
 from labelward.party.context import Context
+from labelward.party.durable_files import write_complete
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.protocols.secureboost.xgboost_json import xgboost_json
 
@@ -126,11 +126,8 @@ def _check(peer: str, sent: ExportRecords, records: int) -> None:
 
 def _write(path: Path, text: bytes) -> Path:
     """Write the whole file or nothing."""
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(text)
-        partial.replace(path)
+        write_complete(path, text)
     except OSError as error:
         reason = f"a model cannot be exported to {path}: {error.strerror}"
         raise OutputError(reason, code="unwritable", value=path) from error

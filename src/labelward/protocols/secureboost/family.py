@@ -57,7 +57,6 @@ from labelward.protocols.family import (
     PredictMode,
     RoleResult,
     ValidationHistory,
-    check_weights,
     label_vector,
     refuse_unaligned,
 )
@@ -106,6 +105,8 @@ class TreeFamily(ModelFamily[ModelShare]):
 
     states_sizes: ClassVar[bool] = True
     behaviors: ClassVar[Registry[SumLies]] = Registry("behavior", __package__, ["behavior:SumLies"])
+
+    share_type: ClassVar[type[ModelShare]] = ModelShare
 
     params: TreeModel
 
@@ -246,10 +247,6 @@ class TreeFamily(ModelFamily[ModelShare]):
         rows = partial(replayed_rows, share=share, params=self.params, labels=own.labels, weights=weights)
         return replace(own, encrypted_rows=rows)
 
-    def load(self, folder: Path) -> ModelShare:
-        """See :meth:`ModelFamily.load`."""
-        return ModelShare.load(folder)
-
     def predict(self, ctx: Context, share: ModelShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
         """See :meth:`ModelFamily.predict`."""
         for peer in ctx.peers if ctx.role == ACTIVE else ():
@@ -279,14 +276,8 @@ class TreeFamily(ModelFamily[ModelShare]):
                 value=self.params.scale_pos_weight,
             )
         check_model(self.params, len(data.validation_values), len(data.parties[0].columns))
-        sides = (
-            ("training", data.train_values, data.train_weights),
-            ("validation", data.validation_values, data.validation_weights),
-            ("test", data.test_values, data.test_weights),
-        )
-        for side, values, weights in sides:
+        for values in (data.train_values, data.validation_values, data.test_values):
             chosen.check(values)
-            check_weights(side, weights)
         start = chosen.start(data.train_values, data.train_weights, self.params.base_score)
         margins = np.tile(start, (len(data.train_values), 1))
         evaluation_metric(self.params.eval_metric, chosen, margins, data.train_values, data.train_weights)

@@ -41,6 +41,7 @@ from labelward.messages.tree import (
     WinningSplit,
     WinningSplits,
 )
+from labelward.party.checkpoint import decode_stored
 from labelward.party.context import Context
 from labelward.policy.base import BinCounts
 from labelward.protocols.secureboost.behavior import Liar, SumLies
@@ -169,7 +170,7 @@ def _load_splits(ctx: Context, trees: int) -> list[Records]:
     snapshot, block = ctx.checkpoints.load(trees, _Snapshot)
     parts, trees = [], snapshot.trees
     while trees:
-        part = msgspec.msgpack.decode(block(_name(trees)), type=_NewSplits)
+        part = decode_stored(block(_name(trees)), _NewSplits, ctx.checkpoints.folder)
         parts.append(part.records)
         trees = part.before
     return parts[::-1]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import InputError, PeerError, PolicyError, unknown_name
 from labelward.kernels.node_rows import depth_of, route_rows
-from labelward.kernels.objectives import objective
+from labelward.kernels.objectives import margins_of_output, objective
 from labelward.messages.base import RowMask, wire_name
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import PredictAnswers, PredictRequest
@@ -172,8 +172,7 @@ def margins_of(share: ModelShare, leaves: Leaves) -> Floats:
     forest, base = share.kind == "forest", np.asarray(share.base, dtype=np.float64)
     margins = np.zeros((leaves.shape[1], share.outputs)) if forest else np.tile(base, (leaves.shape[1], 1))
     for tree, reached in zip(share.trees, leaves, strict=True):
-        outputs = slice(None) if tree.output < 0 else slice(tree.output, tree.output + 1)
-        margins[:, outputs] += tree.leaf_values()[reached]
+        margins[:, margins_of_output(tree.output)] += tree.leaf_values()[reached]
     return margins / max(1, len(share.trees)) + base if forest else margins
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.kernels.node_rows import NodeRows
+from labelward.kernels.objectives import margins_of_output
 from labelward.messages.tree import InstanceSpaces
 from labelward.party.view import View
 from labelward.protocols.secureboost.params import TreeModel
@@ -54,7 +55,7 @@ def replayed_rows(
         return
     pending = objective.gradients(margins, labels)
     for number, tree in enumerate(share.trees):
-        into = slice(None) if tree.output < 0 else slice(tree.output, tree.output + 1)
+        into = margins_of_output(tree.output)
         if tree.output < 0 or number % share.outputs == 0:  # a round begins
             pending = objective.gradients(margins, labels)
         g, h = (each[:, into] for each in pending)

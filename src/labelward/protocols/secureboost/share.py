@@ -6,31 +6,25 @@ own splits under record numbers. No share alone is a model.
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import OutputError
-from labelward.kernels.node_rows import children
+from labelward.kernels.node_rows import branches
 from labelward.party.evidence import Evidence
-from labelward.party.json_file import encode_checked, read_checked
+from labelward.protocols.common.json_share import FORMAT, JsonShare
 from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import Kind
 
 Floats = NDArray[np.float64]
 Branches = NDArray[np.int32]
 
-FORMAT = 1
 EVERYTHING = sys.float_info.max
 """Threshold of a split that sends every known value left."""
-
-FILE_NAME = "share.json"
 
 
 class TreeShape(msgspec.Struct, frozen=True):
@@ -55,11 +49,7 @@ class TreeShape(msgspec.Struct, frozen=True):
 
     def branches(self) -> tuple[Branches, Branches]:
         """Return for each split its left and its right successor: a split's position, or -1 - a leaf's position."""
-        place = {node: position for position, node in enumerate(self.nodes)}
-        place |= {leaf: -1 - position for position, leaf in enumerate(self.leaves)}
-        pairs = [[place[child] for child in children(node)] for node in self.nodes]
-        both = np.array(pairs, dtype=np.int32).reshape(-1, 2)
-        return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+        return branches(self.nodes, self.leaves)
 
 
 class Records(msgspec.Struct, frozen=True):
@@ -107,10 +97,11 @@ class Records(msgspec.Struct, frozen=True):
         )
 
 
-class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
+class ModelShare(JsonShare, frozen=True, kw_only=True):
     """One party's part of a model. What is marked (active) is empty or at its default in a passive party's share.
 
     Attributes:
+        categories: for each of the party's categorical columns its categories, by code.
         objective: (active) such as ``"binary:logistic"``; ``"gini"`` or ``"variance"`` in a forest.
         records: (active) only where trees were repaired: for each party the number of splits that the trees had of it
             before. Some are no longer in use, and no party learns which.
@@ -128,9 +119,9 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[str, ...] = ()  # (active) class names; empty for regression
     objective: str = "binary:logistic"
     base: tuple[float, ...] = (0.0,)  # (active) margin of each output before any tree
-    categories: dict[str, tuple[str, ...]] = {}  # for each of the party's categorical columns its categories, by code
+    categories: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     grown: int = 0  # number of trees in which the party took part; a warm start continues from there
-    records: dict[str, int] = {}
+    records: dict[str, int] = msgspec.field(default_factory=dict)
     evidence: Evidence | None = None
 
     @property
@@ -144,26 +135,6 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
             return self.records[party]
         owner = self.parties.index(party)
         return sum(tree.owners.count(owner) for tree in self.trees)
-
-    def save(self, folder: Path) -> Path:
-        """Write the share with a checksum; the folder gets mode 0700, the file 0600."""
-        text = encode_checked(self)
-        path = folder / FILE_NAME
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            partial = folder / f".{FILE_NAME}"
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(text)
-            partial.replace(path)
-        except OSError as error:
-            reason = f"a model share cannot be written to {folder}: {error.strerror}"
-            raise OutputError(reason, code="unwritable", value=folder) from error
-        return path
-
-    @classmethod
-    def load(cls, folder: Path) -> ModelShare:
-        """Read a share; :class:`FileFormatError` where it is missing, damaged or of another format version."""
-        return read_checked(folder / FILE_NAME if folder.is_dir() else folder, cls, FORMAT)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
@@ -41,7 +40,6 @@ from labelward.protocols.family import (
     PredictMode,
     RoleResult,
     ValidationHistory,
-    check_weights,
     label_vector,
 )
 from labelward.protocols.splitnn._torch import torch
@@ -58,6 +56,7 @@ from labelward.protocols.splitnn.session import (
     VISITED,
     VISITED_PASSIVE,
     NetTask,
+    check_rows,
     net_policy_context,
     run_active_net,
     run_passive_net,
@@ -104,6 +103,8 @@ class SplitNetFamily(ModelFamily[NetShare]):
         ),
     }
 
+    share_type: ClassVar[type[NetShare]] = NetShare
+
     params: SplitNet
 
     def __init__(self, params: SplitNet | None = None, modules: Mapping[str, Any] | None = None) -> None:
@@ -117,7 +118,6 @@ class SplitNetFamily(ModelFamily[NetShare]):
         """See :meth:`ModelFamily.check`."""
         params, (active, *others) = self.params, data.parties
         rows = len(data.train_values)
-        device_of(params)
         names = [active.name, *(tuple(party.name for party in others) if passive is None else passive)]
         _check_bottom(params, data.parties, names)
         if params.top_model == MODULE:
@@ -127,21 +127,7 @@ class SplitNetFamily(ModelFamily[NetShare]):
                 field="[model] top_model",
                 value=params.top_model,
             )
-        if params.batch_size > rows:
-            raise JobError(
-                f"{params.batch_size} is more than the {rows} training rows"
-                + (" that all parties hold ([data] aligned)" if active.unaligned else ""),
-                code="range",
-                field="[model] batch_size",
-                value=params.batch_size,
-            )
-        if params.patience and not len(data.validation_values):
-            raise JobError(
-                "needs validation rows ([data] validation_size)",
-                code="conflict",
-                field="[model] patience",
-                value=params.patience,
-            )
+        check_rows(params, rows, len(data.validation_values), unaligned=active.unaligned is not None)
         for party in data.parties:
             _party_inputs(party)
             for column in party.monotone:
@@ -152,7 +138,7 @@ class SplitNetFamily(ModelFamily[NetShare]):
                     value=party.columns[column],
                 )
         try:
-            _check_labels(params, data)
+            objective_of(params, _label_vector(label_vector(data)), rows)
         except DataError as error:
             raise error.under(f"{data.label}:") from error
         setup = net_policy_context(
@@ -178,11 +164,6 @@ class SplitNetFamily(ModelFamily[NetShare]):
     def margins_say_all(self, classes: Sequence[str]) -> bool:
         """See :meth:`ModelFamily.margins_say_all`."""
         return not classes
-
-    @property
-    def deviance_power(self) -> float | None:
-        """See :attr:`ModelFamily.deviance_power`."""
-        return None
 
     def together(self, parties: int) -> AbstractContextManager[None]:
         """See :meth:`ModelFamily.together`; they share torch's threads."""
@@ -287,10 +268,6 @@ class SplitNetFamily(ModelFamily[NetShare]):
             return {}
         return _class_maps(shares, data, rows)
 
-    def load(self, folder: Path) -> NetShare:
-        """See :meth:`ModelFamily.load`."""
-        return NetShare.load(folder)
-
     def predict(self, ctx: Context, share: NetShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
         """See :meth:`ModelFamily.predict`.
 
@@ -350,14 +327,6 @@ def _check_bottom(params: SplitNet, parties: Sequence[PartyDataset], names: Sequ
                     code="values",
                     field=f"party {party.name!r}",
                 )
-
-
-def _check_labels(params: SplitNet, data: VerticalDataset) -> None:
-    """Refuse labels that the loss does not support, and rows with zero total weight."""
-    objective_of(params, _label_vector(label_vector(data)), len(data.train_values))
-    check_weights("training", data.train_weights)
-    check_weights("validation", data.validation_weights)
-    check_weights("test", data.test_weights)
 
 
 def _class_maps(shares: Mapping[str, NetShare], data: VerticalDataset, rows: NDArray[np.int64]) -> dict[str, ImageMaps]:

@@ -137,7 +137,7 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
         PolicyError: a policy cannot act.
     """
     params, rows = task.params, inputs.rows
-    _check(params, inputs, rows)
+    check_rows(params, rows, inputs.validation)
     if len(labels.values) != len(inputs.train):
         raise JobError(
             f"{len(labels.values)} labels for {len(inputs.train)} training and validation rows",
@@ -253,7 +253,7 @@ def run_passive_net(
     """
     params, rows = task.params, inputs.rows
     behavior = behavior or Honest()
-    _check(params, inputs, rows)
+    check_rows(params, rows, inputs.validation)
     if 0 in inputs.shape:
         raise JobError(
             f"party {ctx.party!r} has no columns; only the active party may have none", code="columns", value=ctx.party
@@ -289,17 +289,18 @@ def run_passive_net(
     return PassiveNetResult(share=share)
 
 
-def _check(params: SplitNet, inputs: NetInputs, rows: int) -> None:
-    """Validate parameters against the inputs before anything is sent."""
+def check_rows(params: SplitNet, rows: int, validation: int, *, unaligned: bool = False) -> None:
+    """Refuse parameters that do not fit machine or rows; ``unaligned``: the active party has more than these."""
     device_of(params)
     if params.batch_size > rows:
         raise JobError(
-            f"{params.batch_size} is more than the {rows} training rows",
+            f"{params.batch_size} is more than the {rows} training rows"
+            + (" that all parties hold ([data] aligned)" if unaligned else ""),
             code="range",
             field="[model] batch_size",
             value=params.batch_size,
         )
-    if params.patience and not inputs.validation:
+    if params.patience and not validation:
         raise JobError(
             "needs validation rows ([data] validation_size)",
             code="conflict",

@@ -7,7 +7,6 @@ names, as torch calls them; nothing is ever unpickled. No share alone is a model
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +15,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import FileFormatError, JobError, OutputError
+from labelward.errors import FileFormatError, JobError
 from labelward.messages.base import Array
 from labelward.party.evidence import Evidence
+from labelward.protocols.common.json_share import write_share
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.bottom_model import TrainableModule, copy_user_module, embed_batches
 from labelward.protocols.splitnn.inputs import NetLabels
@@ -269,20 +269,9 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
             ) from error
 
     def save(self, folder: Path) -> Path:
-        """Write the share with a checksum; the folder gets mode 0700, the file 0600."""
+        """Write the share with a checksum, as :func:`~labelward.protocols.common.json_share.write_share` does."""
         body = msgspec.msgpack.encode(self)
-        path = folder / FILE_NAME
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            partial = folder / f".{FILE_NAME}"
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(body).digest() + body)
-            partial.replace(path)
-        except OSError as error:
-            raise OutputError(
-                f"a model share cannot be written to {folder}: {error.strerror}", code="unwritable", value=folder
-            ) from error
-        return path
+        return write_share(folder, FILE_NAME, _MAGIC + hashlib.sha256(body).digest() + body)
 
     @classmethod
     def load(cls, folder: Path) -> NetShare:

@@ -49,16 +49,10 @@ def unpack_array(array: Array, params: SplitNet, shape: tuple[int, int], device:
         CodecError: another dtype or shape than was agreed on, or a number that is not finite.
     """
     dtype = params.dtype if params.wire_dtype == "same" else params.wire_dtype
-    if (array.dtype, array.shape) != (dtype, shape):
-        raise CodecError(
-            f"sent {array.dtype} {list(array.shape)} where {dtype} {list(shape)} was agreed on",
-            code="peer-message",
-            value=array.shape,
-        )
-    values = array.unpack()
+    values = array.unpack_as(dtype, *shape)
     if not is_finite(values):
         raise CodecError("sent numbers that are not finite", code="values", value=array.shape)
-    return torch.from_numpy(values.astype(params.dtype)).to(device)
+    return torch.from_numpy(values.astype(params.dtype, copy=False)).to(device)
 
 
 def diverged(party: str, what: str, epoch: int, batch: int | None, params: SplitNet) -> JobError:

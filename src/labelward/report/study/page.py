@@ -39,7 +39,7 @@ from labelward.studies.results import (
 )
 from labelward.studies.run import StudyResult
 from labelward.studies.searches import FIXED, read_front, read_hypervolumes
-from labelward.studies.spec import DefenseSpec, PartForm, StudyDataset, StudyPart, StudySetting
+from labelward.studies.spec import DefenseSpec, PartForm, StudyDataset, StudyPart, StudySetting, StudyTask
 
 PAGE_FILE = "study.html"
 NOTEWORTHY = 0.05
@@ -405,12 +405,7 @@ class StudyReport:
         """Mutual information of leaves and labels, tree by tree."""
         tables, images = [], []
         for dataset, model, _ in self._pairs(part):
-            found = [
-                information_by_tree(task, self._out)
-                for task in self.result.jobs
-                if (task.setting.name, task.dataset, task.model) == (part.settings[0], dataset, model)
-                and task.path not in self.result.failed
-            ]
+            found = [information_by_tree(task, self._out) for task in self._trained(part, dataset, model)]
             if not found:
                 continue
             by_tree = [Spread.of(values.tolist()) for values in np.array(found).T]
@@ -426,14 +421,8 @@ class StudyReport:
         """Embeddings of both classes at each passive party in the first seed, and how far they overlap in all."""
         tables, images = [], []
         for dataset, model, _ in self._pairs(part):
-            tasks = [
-                task
-                for task in self.result.jobs
-                if (task.setting.name, task.dataset, task.model) == (part.settings[0], dataset, model)
-                and task.path not in self.result.failed
-            ]
             overlaps: dict[str, dict[str, list[float]]] = {}
-            for task in sorted(tasks, key=lambda each: each.seed):
+            for task in sorted(self._trained(part, dataset, model), key=lambda each: each.seed):
                 for name, by_party in embeddings_by_class(task, self.result.jobs[task], self._out).items():
                     target = _TARGETS.get(name, name)
                     for party in part.parties or tuple(by_party):
@@ -455,6 +444,12 @@ class StudyReport:
             caption = f"{dataset.label}: overlap of the classes' histograms, 1 where they are alike"
             tables.append(FigureTable(caption=caption, header=header, rows=rows))
         return StudySection(part=part, tables=tables, images=images)
+
+    def _trained(self, part: StudyPart, dataset: StudyDataset, model: str) -> list[StudyTask]:
+        """Return the trainings of a model in the first setting of a part that did not fail."""
+        wanted = (part.settings[0], dataset, model)
+        tasks = [each for each in self.result.jobs if (each.setting.name, each.dataset, each.model) == wanted]
+        return [each for each in tasks if each.path not in self.result.failed]
 
 
 def shared_histograms(pair: tuple[Floats, Floats], bins: int = 40) -> tuple[Floats, Floats]:

@@ -213,7 +213,7 @@ class Hub:
         """Admit a connection whose certificate names ``party``.
 
         Raises:
-            Refused: it is not a party of this run, registers under another name, or has another version.
+            ConnectionRefused: it is not a party of this run, registers under another name, or has another version.
         """
         try:
             register = self._examine(content, party)

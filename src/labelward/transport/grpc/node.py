@@ -265,7 +265,7 @@ class Node:
             if peer.progress.held_bytes > HELD:
                 self.blame(peer, f"sent more than {HELD} bytes for an attempt that has not begun")
             else:
-                peer.progress.held_bytes += _record_cost(item)
+                peer.progress.held_bytes += memory_cost(item.data if isinstance(item, records.Chunk) else b"")
                 peer.progress.held.append((name, item))
 
     def refuse_size(self, peer: Peer, limit: int) -> None:
@@ -329,11 +329,6 @@ class Node:
             self.broadcast(to_record(attempt.name, error))
         else:
             self.broadcast(to_record(b"", error))
-
-
-def _record_cost(item: records.Chunk | records.AttemptEnd | records.RunFailed) -> int:
-    """Return the memory that an item takes until its attempt begins."""
-    return memory_cost(item.data if isinstance(item, records.Chunk) else b"")
 
 
 def _is_power_of_two(count: int) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from labelward.errors import LONGEST_REASON, CertificateError, CodecError, HandshakeError, quoted
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc import session_handshake as handshake
+from labelward.transport.grpc.hub import LOST
 from labelward.transport.grpc.rate import Rate
 from labelward.transport.grpc.session import Session
 from labelward.transport.grpc.session_records import Assembler, RunFailed
@@ -252,7 +253,7 @@ class Peer:
         self.certificate, self._agreed = candidate.certificate, candidate
         self.fingerprint = fingerprint(candidate.certificate)
         self.progress = self._new_progress()
-        self.reason, self.refusal = "its connection was lost", ""
+        self.reason, self.refusal = LOST, ""
         self._node.log("session", {"peer": self.name, "fingerprint": self.fingerprint})
         self._node.warn_of_expiry(self.name, candidate.certificate)
         ahead = hello.clock - self._node.clock()

@@ -28,7 +28,6 @@ from labelward.protocols.splitnn.models.recommenders import (
     CrossLayer,
     FieldGate,
     FieldTable,
-    Recommender,
 )
 from labelward.protocols.splitnn.models.resnet import resnet_18, resnet_20
 from labelward.protocols.splitnn.models.tabular import Hashed, ScaledColumns, TableEncoder
@@ -163,56 +162,24 @@ def _make_hashed(spec: ModelSpec) -> nn.Module:
     return nn.Sequential(hashed, *rest, _linear(spec.width, spec.outputs))
 
 
-def _make_recommender(spec: ModelSpec) -> Recommender:
-    return RECOMMENDERS[spec.preset](spec.inputs[0], spec.categories, spec.outputs)
-
-
 def _fcnn_3(inputs: int, spec: ModelSpec) -> list[nn.Module]:
     width = spec.width
     first = [_linear(inputs, width), _norm(width), nn.ReLU()]
     return [*first, _linear(width, width), _norm(width), nn.ReLU(), _linear(width, spec.outputs)]
 
 
-def _make_resnet_20(spec: ModelSpec) -> nn.Module:
-    return resnet_20(spec.inputs[0], spec.outputs)
+def _bert(spec: ModelSpec, *, layers: int, width: int, heads: int) -> nn.Module:
+    return bert(spec.vocabulary, spec.inputs[0], spec.outputs, layers=layers, width=width, heads=heads)
 
 
-def _make_resnet_18(spec: ModelSpec) -> nn.Module:
-    return resnet_18(spec.inputs[0], spec.outputs)
-
-
-def _make_bert_small(spec: ModelSpec) -> nn.Module:
-    return bert(spec.vocabulary, spec.inputs[0], spec.outputs, layers=2, width=128, heads=2)
-
-
-def _make_bert_base(spec: ModelSpec) -> nn.Module:
-    return bert(spec.vocabulary, spec.inputs[0], spec.outputs, layers=12, width=768, heads=12)
-
-
-def _make_bottleneck(spec: ModelSpec) -> nn.Module:
-    return Bottleneck(spec.inputs)
-
-
-def _make_top_linear(spec: ModelSpec) -> nn.Module:
-    return _linear(spec.inputs[0], spec.outputs)
-
-
-def _make_top_fcnn_3(spec: ModelSpec) -> nn.Module:
-    return nn.Sequential(*_top_layers(spec, 3))
-
-
-def _make_top_fcnn_4(spec: ModelSpec) -> nn.Module:
-    return nn.Sequential(*_top_layers(spec, 4))
-
-
-def _top_layers(spec: ModelSpec, layers: int) -> list[nn.Module]:
+def _top_layers(spec: ModelSpec, layers: int) -> nn.Module:
     """Return layers of normalization, ReLU and a linear map, as the published code has them for CIFAR-10."""
     narrow = max(10, spec.outputs)
     sizes = [spec.inputs[0], spec.inputs[0], *[narrow] * (layers - 2), spec.outputs]
     made: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
         made += [_norm(inputs), nn.ReLU(), _linear(inputs, outputs)]
-    return made
+    return nn.Sequential(*made)
 
 
 _PRESETS: dict[str, tuple[Callable[[ModelSpec], nn.Module], int]] = {
@@ -220,14 +187,16 @@ _PRESETS: dict[str, tuple[Callable[[ModelSpec], nn.Module], int]] = {
     "mlp": (_make_mlp, 1),
     "fcnn-3": (_make_fcnn_3, 1),
     "hashed": (_make_hashed, 1),
-    **dict.fromkeys(RECOMMENDERS, (_make_recommender, 1)),
-    "resnet-20": (_make_resnet_20, 3),
-    "resnet-18": (_make_resnet_18, 3),
-    "bert-small": (_make_bert_small, 1),
-    "bert-base": (_make_bert_base, 1),
-    "bottleneck": (_make_bottleneck, 0),
-    "top linear": (_make_top_linear, 1),
-    "top fcnn-3": (_make_top_fcnn_3, 1),
-    "top fcnn-4": (_make_top_fcnn_4, 1),
+    **dict.fromkeys(
+        RECOMMENDERS, (lambda spec: RECOMMENDERS[spec.preset](spec.inputs[0], spec.categories, spec.outputs), 1)
+    ),
+    "resnet-20": (lambda spec: resnet_20(spec.inputs[0], spec.outputs), 3),
+    "resnet-18": (lambda spec: resnet_18(spec.inputs[0], spec.outputs), 3),
+    "bert-small": (lambda spec: _bert(spec, layers=2, width=128, heads=2), 1),
+    "bert-base": (lambda spec: _bert(spec, layers=12, width=768, heads=12), 1),
+    "bottleneck": (lambda spec: Bottleneck(spec.inputs), 0),
+    "top linear": (lambda spec: _linear(spec.inputs[0], spec.outputs), 1),
+    "top fcnn-3": (lambda spec: _top_layers(spec, 3), 1),
+    "top fcnn-4": (lambda spec: _top_layers(spec, 4), 1),
 }
 _AXES = {1: "numbers in one dimension", 3: "channels x height x width"}
