@@ -53,7 +53,6 @@ def replayed_rows(
             spaces[level.tree][split.node] = split.left.unpack(split.left.total)
     if params.sampling == "goss":
         return
-    pending = objective.gradients(margins, labels)
     for number, tree in enumerate(share.trees):
         into = margins_of_output(tree.output)
         if tree.output < 0 or number % share.outputs == 0:  # a round begins
