@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from stored_audit import JOB, LOCAL, make_leakage, make_row, make_run, write_audit
 
-from labelward.errors import Code, DependencyError, FileFormatError
+from labelward.errors import Code, DependencyError, FileFormatError, OutputError
 from labelward.installation import install_command
 from labelward.report.metrics import format_metric
 from labelward.report.page import write_report
@@ -264,6 +264,16 @@ def test_writing_twice_gives_the_same_page(audit: Callable[..., Path]) -> None:
     first = write_report(folder).read_bytes()
     assert write_report(folder).read_bytes() == first
     assert not list(folder.glob("*.partial"))
+
+
+def test_a_page_that_cannot_be_written_leaves_nothing_behind(audit: Callable[..., Path]) -> None:
+    """The part that fitted on a full disk stayed beside the results."""
+    folder = audit(seeds=1)
+    (folder / "report.html").mkdir()
+    before = sorted(folder.iterdir())
+    with refused(OutputError, "unwritable", field=str(folder / "report.html")):
+        write_report(folder)
+    assert sorted(folder.iterdir()) == before
 
 
 @pytest.mark.parametrize("name", ["job.toml", RESULTS_FILE, "run.json"])

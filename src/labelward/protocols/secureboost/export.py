@@ -9,7 +9,6 @@ is written.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from labelward.messages.explain import ExportConsent, ExportDecision, ExportReco
 from labelward.party.context import Context
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.protocols.secureboost.xgboost_json import xgboost_json
+from labelward.runs.secure_files import atomic_write
 
 _LONGEST_PURPOSE = 1000  # characters
 _MOST_COLUMNS = 1 << 20
@@ -59,7 +59,9 @@ def export_active(ctx: Context, share: ModelShare, path: Path, *, purpose: str) 
     for peer in ctx.peers:
         records[peer] = ctx.recv(peer, ExportRecords, ())
         _check(peer, records[peer], share.records_of(peer))
-    return _write(path, xgboost_json(share, records))
+    with atomic_write(path) as file:
+        file.write(xgboost_json(share, records))
+    return path
 
 
 def export_passive(
@@ -122,16 +124,3 @@ def _check(peer: str, sent: ExportRecords, records: int) -> None:
     if not fits:
         reason = f"sent {len(sent.columns)} splits where it has {records}, or impossible columns or categories"
         raise PeerError(peer, reason, message="ExportRecords", step=(), code="peer-message", value=len(sent.columns))
-
-
-def _write(path: Path, text: bytes) -> Path:
-    """Write the whole file or nothing."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(text)
-        partial.replace(path)
-    except OSError as error:
-        reason = f"a model cannot be exported to {path}: {error.strerror}"
-        raise OutputError(reason, code="unwritable", value=path) from error
-    return path
