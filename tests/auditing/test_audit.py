@@ -666,7 +666,7 @@ def test_an_audit_keeps_what_was_expected(job: Callable[..., Job], finished: tup
 
 
 def test_what_splits_alone_reveal_of_columns_has_all_its_references(job: Jobs, tmp_path: Path) -> None:
-    """Every audit with this attack ended in a traceback: the metric had no level of chance, and none without the view."""
+    """Every audit with this attack ended in a traceback: the metric stood without its references."""
     small = job(
         parties={"active": 0.5, "telco": 0.5},
         model={"trees": 2, "depth": 3},
