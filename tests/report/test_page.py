@@ -248,6 +248,15 @@ def test_an_insecure_run_says_so_on_the_first_line(tmp_path: Path) -> None:
     assert body.lstrip().startswith('<p class="banner alarm" role="alert">')
 
 
+def test_a_metric_inside_and_outside_the_training_rows_is_explained_once(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    leakage = make_leakage(0.7, 0.5)
+    for figures in (leakage, leakage["chance"], leakage["without_view"]):
+        figures |= {"balanced_accuracy": 0.5, "outside_balanced_accuracy": 0.5}
+    append_row(tmp_path, make_row(leakage=leakage))
+    assert write_report(tmp_path).read_text(encoding="utf-8").count("Balanced accuracy: ") == 1
+
+
 def test_two_models_have_a_section_each(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(JOB)
     for trees, leak in ((5, 0.7), (10, 0.8)):
