@@ -147,6 +147,16 @@ def test_without_sums_or_with_other_labels_nothing_is_known(run: Callable[..., _
     assert (caught.value.code, caught.value.value) == ("rows", 3)
 
 
+@pytest.mark.parametrize("defense", [{"kind": "id-lmid", "xi": 100.0}, {"kind": "purity-threshold", "threshold": 1.0}])
+def test_class_counts_beside_the_gradients_hide_nothing(run: Callable[..., _Run], defense: dict[str, Any]) -> None:
+    """Under defenses that need them nothing was found, as if they protected columns; here they withhold nothing."""
+    plain = run().score()
+    assert plain["recovered"] > 0.05
+    found = run(defense=[defense]).score()
+    assert found["recovered"] >= plain["recovered"]
+    assert found["wrong"] == 0
+
+
 def test_merged_bins_leave_little(run: Callable[..., _Run]) -> None:
     """With cells of 20 rows at most .02 of the cells, and no wrong answer of an attack that reads it."""
     for values in (1, 2):

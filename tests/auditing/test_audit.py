@@ -663,3 +663,20 @@ def test_an_audit_keeps_what_was_expected(job: Callable[..., Job], finished: tup
         if not row.defense:
             assert run.estimate.encryptions == row.cost.encryptions
             assert run.estimate.decryptions == row.cost.decryptions
+
+
+def test_what_splits_alone_reveal_of_columns_has_all_its_references(job: Jobs, tmp_path: Path) -> None:
+    """Every audit with this attack ended in a traceback: the metric stood without its references."""
+    small = job(
+        parties={"active": 0.5, "telco": 0.5},
+        model={"trees": 2, "depth": 3},
+        defense=None,
+        attack=[{"kind": "bin-reconstruction"}],
+        run={"seeds": [1]},
+    )
+    (row,) = (each for each in audit(small, tmp_path / "out") if each.leakage["primary"] == "recovered")
+    own = set(row.leakage) - {"chance", "without_view", "primary", "target"}
+    assert own == {"recovered", "recovered_by_splits", "wrong"}
+    assert row.leakage["recovered"] >= row.leakage["recovered_by_splits"]
+    assert row.leakage["chance"].keys() == row.leakage["without_view"].keys() == own
+    assert set(row.leakage["without_view"].values()) == {0.0}

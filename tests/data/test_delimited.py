@@ -124,7 +124,13 @@ WIDE = ",".join(f"c{column}" for column in range(100_000)).encode()
         ("half.csv", 'a,b\n"1,2\n3,4\n'.encode("utf-16")[:-1], "unreadable", "UTF-16"),
         ("empty.csv", b"\xff\xfe", "unreadable", ""),
         ("a.xlsx", b"PK\3\4nothing", "unreadable", "workbook"),
-        ("quote.csv", b'a,b\n1,2\n"' + b"x" * 200_000 + b'",3,4\n', "unreadable", ""),
+        (
+            "quote.csv",
+            b'a,b\n1,2\n"' + b"x" * 200_000 + b'",3,4\n',
+            "unreadable",
+            "row 1, counting from 0, has 3 fields",
+        ),
+        ("open.csv", b'a,b\n1,2\n"3,4\n' + b"5,6\n" * 300_000, "unreadable", "row 1, counting from 0, has 1 field"),
     ],
 )
 def test_files_beyond_repair(tmp_path: Path, name: str, content: bytes, code: Any, about: str) -> None:
@@ -134,6 +140,12 @@ def test_files_beyond_repair(tmp_path: Path, name: str, content: bytes, code: An
     assert about in caught.value.reason
     assert str(tmp_path / name) in caught.value.field
     assert len(str(caught.value)) < 500
+
+
+def test_lines_that_end_in_a_carriage_return_alone(tmp_path: Path) -> None:
+    """Separators of the whole file were counted as those of its line of names."""
+    (tmp_path / "a.csv").write_bytes(b"a,b\r" + b"1,2\r" * 20_000)
+    assert read_table(tmp_path / "a.csv").shape == (20_000, 2)
 
 
 def test_two_lines_of_names(tmp_path: Path) -> None:

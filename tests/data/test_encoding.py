@@ -253,3 +253,12 @@ def test_a_native_column_named_like_a_hashed_one_is_never_taken_for_it():
     clash = pa.table({"c": ["a", "b"], "c#1000": [1, 2]})
     with refused(DataError, "columns", field="here, column 'c'", value="c#1000"):
         fit_encoding(clash, ["c"], "here", style="hashed")
+
+
+def test_bytes_and_dictionaries_of_more_than_single_values_are_refused(tmp_path):
+    views = pa.table({"x": pa.array([b"a", b"b"], pa.binary_view()), "y": [1, 2]})
+    pq.write_table(views, tmp_path / "views.parquet")
+    lists = pa.table({"x": pa.DictionaryArray.from_arrays([0, 1], pa.array([[1], [2]]))})
+    for table in (read_table(tmp_path / "views.parquet"), lists):
+        with refused(DataError, "columns", field="here, column 'x'"):
+            fit_encoding(table, ["x"], "here", rows=np.array([0, 1]))

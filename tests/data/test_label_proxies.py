@@ -63,6 +63,13 @@ def test_a_copy_of_a_quantity_is_named(frame, tmp_path):
     assert label_proxies(made(frame, tmp_path, "regression")) == [("telco", "hint")]
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_the_largest_numbers_overflow_no_sum(frame, tmp_path):
+    """A warning of NumPy, with the path of its file, stood on stderr."""
+    frame["hint"] = np.where(np.arange(600) % 2, 1e150, -1e150)
+    assert label_proxies(made(frame, tmp_path)) == [("active", "row")]
+
+
 def test_no_other_column_is_named(frame, tmp_path):
     """Nor an id of each row, which predicts no row that it was not fitted to."""
     frame["row"] = np.random.default_rng(3).permutation(600)

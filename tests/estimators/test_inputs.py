@@ -214,6 +214,29 @@ def test_labels_and_weights_that_cannot_be(numbers: Numbers) -> None:
         SecureBoostRegressor(**OPEN).fit(X, np.where(y, "yes", "no"))
 
 
+def test_columns_of_no_party_may_be_anything(table: Table) -> None:
+    """Free texts, bytes and intervals beside the columns that parties hold were refused."""
+    X, y = table
+    extra = pa.table(
+        {
+            "name": [f"person {row}" for row in range(len(X))],
+            "bytes": pa.array([b"x"] * len(X), pa.binary_view()),
+            "list": [[1.0]] * len(X),
+            "limit": [np.inf] * len(X),
+        }
+    )
+    wide = pa.Table.from_pandas(X, preserve_index=False)
+    for name in extra.column_names:
+        wide = wide.add_column(0, name, extra[name])
+    plain = boosted(parties=PARTIES).fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(boosted(parties=PARTIES).fit(wide, y).predict_proba(wide), plain)
+    intervals = X.assign(band=pd.cut(X["income"].fillna(0), 3))
+    np.testing.assert_array_equal(boosted(parties=PARTIES).fit(intervals, y).predict_proba(intervals), plain)
+    for given, name in ((wide, "bytes"), (intervals, "band")):
+        with refused(InvalidInputError, "columns", field=f"X, column '{name}'"):
+            boosted(parties={**PARTIES, "shop": [name]}).fit(given, y)
+
+
 def test_tables_that_cannot_be(table: Table) -> None:
     X, y = table
     with refused(InvalidInputError, "values", field="X, column 'id'", value=300):

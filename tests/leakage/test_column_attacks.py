@@ -211,3 +211,4 @@ def test_a_stored_guess_keeps_what_splits_alone_reveal(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": ["s", "r", "q", "p"], "age": [30.0, 30.0, 20.0, 10.0]}), tmp_path / "telco.parquet")
     found = score_stored_columns(tmp_path / "guess.parquet", tmp_path / "telco.parquet", "telco")
     assert (found["recovered"], found["wrong"], found["recovered_by_splits"]) == (0.75, 0.0, 0.25)
+    assert found["chance"] == {"recovered": 0.25, "wrong": 0.5, "recovered_by_splits": 1 / 16}

@@ -226,6 +226,13 @@ def test_rows_are_matched_by_id(guess: Path, tmp_path: Path) -> None:
     assert score_guess(guess, table, id_column="key")["v_measure"] == pytest.approx(0.0, abs=1e-12)  # independent
 
 
+def test_a_class_may_have_a_single_training_row(guess: Path, tmp_path: Path) -> None:
+    """An audit writes such a truth if the split leaves one; the score of its own guess was refused."""
+    table = tmp_path / "truth.csv"
+    table.write_text("id,label\na,1\nb,1\nc,0\nd,2\n")
+    assert score_guess(guess, table)["v_measure"] == pytest.approx(0.8)
+
+
 def test_guess_round_trip(guess: Path) -> None:
     stored = read_guess(guess)
     assert stored.ids == ("a", "b", "c", "d")

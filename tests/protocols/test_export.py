@@ -278,6 +278,17 @@ def test_files_that_cannot_be_written(name: str, tmp_path: Path) -> None:
         converse(model, lambda ctx: export_active(ctx, model.active, tmp_path / name, purpose="x"), lambda ctx: None)
 
 
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The part that fitted on a full disk stayed beside the file."""
+    model = make_model(12, parties={"a": 1})
+    (tmp_path / "model.json").mkdir()
+    with refused(OutputError, "unwritable"):
+        converse(
+            model, lambda ctx: export_active(ctx, model.active, tmp_path / "model.json", purpose="x"), lambda ctx: None
+        )
+    assert [each.name for each in tmp_path.iterdir()] == ["model.json"]
+
+
 # -- misbehaving peers -----------------------------------------------------------------------------------------------
 
 GOOD = {"names": (), "width": 2, "categorical": (1,), "columns": (0, 1, 0), "thresholds": (0.0, 0.0, 1.0),

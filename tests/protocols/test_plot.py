@@ -66,6 +66,22 @@ def test_the_picture_says_the_same() -> None:
     assert all(0 <= float(x or "-1") <= width - 170 for x, _ in places)
 
 
+@pytest.mark.parametrize("ended", ["\n", "\x1b[31m", "\0", "\u2028", "\u202e"])
+def test_names_that_are_more_than_one_line(ended: str) -> None:
+    """Headings of workbooks have line breaks; a name of another party may have whatever it likes."""
+    share = msgspec.structs.replace(
+        SHARE,
+        columns=(f"income{ended}2023", "city"),
+        categories={"city": ("Bern", "Rome", f"Oslo{ended}")},
+        classes=("no", f"yes{ended}"),
+    )
+    features: Features = {"telco": (Feature("telco", 0, f"calls{ended}"),)}
+    text = draw_text(share, 0, features)
+    assert len(text.splitlines()) == len(draw_text(SHARE, 0).splitlines())
+    assert all(line.isprintable() for line in text.splitlines())
+    ET.fromstring(draw_svg(share, 0, features))
+
+
 def test_boxes_of_any_tree_do_not_overlap() -> None:
     for seed in range(5):
         share = make_model(seed, trees=1, depth=6).active

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from stored_audit import JOB, LOCAL, make_leakage, make_row, make_run, write_audit
 
-from labelward.errors import Code, DependencyError, FileFormatError
+from labelward.errors import Code, DependencyError, FileFormatError, OutputError
 from labelward.installation import install_command
 from labelward.report.metrics import format_metric
 from labelward.report.page import write_report
@@ -248,6 +248,15 @@ def test_an_insecure_run_says_so_on_the_first_line(tmp_path: Path) -> None:
     assert body.lstrip().startswith('<p class="banner alarm" role="alert">')
 
 
+def test_a_metric_inside_and_outside_the_training_rows_is_explained_once(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    leakage = make_leakage(0.7, 0.5)
+    for figures in (leakage, leakage["chance"], leakage["without_view"]):
+        figures |= {"balanced_accuracy": 0.5, "outside_balanced_accuracy": 0.5}
+    append_row(tmp_path, make_row(leakage=leakage))
+    assert write_report(tmp_path).read_text(encoding="utf-8").count("Balanced accuracy: ") == 1
+
+
 def test_two_models_have_a_section_each(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(JOB)
     for trees, leak in ((5, 0.7), (10, 0.8)):
@@ -264,6 +273,16 @@ def test_writing_twice_gives_the_same_page(audit: Callable[..., Path]) -> None:
     first = write_report(folder).read_bytes()
     assert write_report(folder).read_bytes() == first
     assert not list(folder.glob("*.partial"))
+
+
+def test_a_page_that_cannot_be_written_leaves_nothing_behind(audit: Callable[..., Path]) -> None:
+    """The part that fitted on a full disk stayed beside the results."""
+    folder = audit(seeds=1)
+    (folder / "report.html").mkdir()
+    before = sorted(folder.iterdir())
+    with refused(OutputError, "unwritable", field=str(folder / "report.html")):
+        write_report(folder)
+    assert sorted(folder.iterdir()) == before
 
 
 @pytest.mark.parametrize("name", ["job.toml", RESULTS_FILE, "run.json"])

@@ -529,6 +529,7 @@ def test_other_families_are_tuned_by_a_job_file_alone(
     [
         ({"variables": [{"name": "model.tree", "low": 1, "high": 2}]}, JobError, "unknown", "[[tune.variable]] name"),
         ({"variables": [{"name": "id-lmit.xi", "low": 1, "high": 2}]}, JobError, "unknown", "[[tune.variable]] name"),
+        ({"variables": [{"name": "id-lmid.kind", "low": 1, "high": 2}]}, JobError, "unknown", "[[tune.variable]] name"),
         (
             {"variables": [{"name": "model.depth", "low": 0, "high": 2}]},
             JobError,

@@ -179,14 +179,14 @@ class ColumnGuess:
             (codes of categories as they are).
         scores: by party and name of a column, float64 [rows, values]: the score of each value of the column, in
             ascending order, on any scale that orders the rows of a value; NaN for rows that are not scored.
-        by_splits: of trees, those of the ``cells`` that the splits alone reveal.
+        by_splits: of trees, those of the ``cells`` that the splits alone reveal; None: not told apart.
         notes: as :attr:`LabelGuess.notes`.
     """
 
     cells: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     kind: Literal["bins", "values", "standardized"] = "bins"
     scores: Mapping[tuple[str, str], NDArray[np.float64]] = field(default_factory=dict)
-    by_splits: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    by_splits: Mapping[str, NDArray[np.float64]] | None = None
     notes: dict[str, float] = field(default_factory=dict)
 
 

@@ -11,7 +11,7 @@ import typer
 from labelward.cli._errors import check_output_file
 from labelward.cli._options import Force, Json, example, model_parties, resolve_tables
 from labelward.cli._output import pluralize, print_json, print_table, warn
-from labelward.errors import InputError
+from labelward.errors import InputError, quoted
 
 if TYPE_CHECKING:
     from labelward.protocols.secureboost.explain import Importance
@@ -22,6 +22,9 @@ Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Output folder of l
 Names = Annotated[
     list[str] | None, typer.Option(metavar="PARTY", help="Party that reveals the names of its columns. Repeatable.")
 ]
+
+
+_LONGEST_NAME = 1_000  # characters
 
 
 @explain.command("importance", epilog=example("labelward explain importance model --names telco"))
@@ -36,7 +39,7 @@ def show_importance(run_dir: Run, names: Names = None, json: Json = False) -> No
         all_gain = sum(each.total_gain for each in found)
         gains = not math.isnan(all_gain)
         rows = [
-            (each.feature.party, each.feature.label, f"{each.weight:,}")
+            (each.feature.party, quoted(each.feature.label, _LONGEST_NAME), f"{each.weight:,}")
             + ((f"{each.gain:.4g}", f"{each.total_gain:.4g}", f"{each.total_gain / all_gain:.1%}") if gains else ())
             for each in found
         ]

@@ -41,7 +41,12 @@ def party_command(
         str | None, typer.Option(help="Variant of which this party's defenses apply, if the job has several.")
     ] = None,
     repeat: Repeat = None,
-    force: Annotated[bool, typer.Option("--force", help="Delete an earlier run in the folder.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Delete an earlier run in the folder; with --to, overwrite the output file and no run."
+        ),
+    ] = False,
     restart: Annotated[
         bool,
         typer.Option(
@@ -68,7 +73,7 @@ def party_command(
         int, typer.Option(min=1, help="With --explain: as in labelward explain rows, the same for all parties.")
     ] = 100,
     export: Annotated[
-        bool, typer.Option("--export", help="Join the trained model, if every party's [network] consent says so.")
+        bool, typer.Option("--export", help="Join the trained model, if the job file of every party consents.")
     ] = False,
     result: Annotated[
         Path | None,

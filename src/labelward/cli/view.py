@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -41,7 +42,7 @@ def show_command(
         typer.echo(f"  {key} = {value}")
     _print_counts(opened)
     _print_queries(folder)
-    for kind, peer, step, record in islice(opened.records(), messages):
+    for kind, peer, step, record in islice(opened.records(), min(messages, sys.maxsize)):
         origin = f" from {peer}" if peer else ""
         typer.echo(f"{kind}{origin}: {type(record).__name__} {list(step)} {_fields(record)}")
 

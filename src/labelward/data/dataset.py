@@ -154,7 +154,7 @@ def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], plac
             weights=weights,
             holders=holders,
         )
-    classes, codes = encode_labels(table, label, place)
+    classes, codes = encode_labels(table, label, place, divided=True)
     if (positive := job.data.positive or job.active.positive) is not None:
         classes, codes = positive_last(classes, codes, positive, f"{place}, label column {label!r}")
     return LabelColumn(task=task, classes=classes, values=codes, weights=weights, holders=holders)

@@ -136,7 +136,7 @@ class _Lines:
 
     def table(self, decimal: str) -> pa.Table:
         """Return the table; :class:`DataError` if there are too many columns, or lines differ in their fields."""
-        wide = self.content.partition(b"\n")[0].count(self.separator.encode()) + 1
+        wide = re.split(rb"[\r\n]", self.content, maxsplit=1)[0].count(self.separator.encode()) + 1
         if wide > MAX_COLUMNS:
             reason = f"has {wide} columns, and at most {MAX_COLUMNS} are supported; is it transposed?"
             raise DataError(reason, code="columns", field=self.place, value=wide)
@@ -173,11 +173,12 @@ class _Lines:
             delimiter=self.separator,
             quotechar=self.quote,
         )
+        limit = csv.field_size_limit(len(self.content) + 1)  # behind a quote that is not closed all is one field
         try:
             names = next(lines, [])
             wrong = [(row, len(line)) for row, line in enumerate(filter(None, lines)) if len(line) != len(names)]
-        except csv.Error:  # a field of more than 131,072 characters
-            return None
+        finally:
+            csv.field_size_limit(limit)
         if not wrong:
             return None
         row, fields = wrong[0]

@@ -194,8 +194,10 @@ def source_column(name: str, columns: Container[str]) -> str | None:
 
 
 def is_categorical(kind: Any) -> bool:
-    """Return whether a column of this Arrow type holds categories."""
-    return is_text(kind) or bool(pa.types.is_dictionary(kind))
+    """Return whether a column of this Arrow type holds categories: texts, or a dictionary of single values."""
+    if not pa.types.is_dictionary(kind):
+        return is_text(kind)
+    return not (pa.types.is_nested(kind.value_type) or isinstance(kind.value_type, pa.BaseExtensionType))
 
 
 def max_categories(rows: int) -> int:

@@ -16,14 +16,17 @@ from labelward.data.tables import describe_row, find_column
 from labelward.errors import DataError
 
 
-def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+def encode_labels(
+    table: pa.Table, column: str, place: str, *, divided: bool = False
+) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Return the classes in sorted order, as text, and each row's position among them.
 
     Args:
         column: its label column: integers, texts, categories or booleans.
+        divided: the rows are to be divided into training and test rows, so that each class needs more than one.
 
     Raises:
-        DataError: labels are missing, fractional, infinite or all equal, or a class has a single row.
+        DataError: labels are missing, fractional, infinite or all equal, or a class has too few rows.
     """
     labels = find_column(table, column, place)
     where = f"{place}, label column {column!r}"
@@ -44,7 +47,7 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
         reason = f"all labels are {classes[0]!r}; at least two classes are needed"
         raise DataError(reason, code="labels", field=where, value=classes[0])
     counts = np.bincount(codes)
-    if counts.min() < 2:
+    if divided and counts.min() < 2:
         lonely = classes[int(counts.argmin())]
         advice = "" if is_text(kind) else '; set task = "regression" in [data] if the labels are continuous'
         if is_text(kind) and codes[0] == counts.argmin():

@@ -228,9 +228,11 @@ def _validated(table: pa.Table, name: str) -> pa.Table:
 
 
 def _without_views(kind: Any) -> Any:
-    """Return the type with strings in place of string views, which polars uses: Arrow cannot take rows of these."""
+    """Return the type with texts and bytes in place of views, which polars uses: Arrow cannot take rows of these."""
     if pa.types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
     return pa.string() if pa.types.is_string_view(kind) else kind
 
 

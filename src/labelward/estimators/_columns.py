@@ -55,22 +55,29 @@ def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> Floats | A
     return validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", order="C")
 
 
-def fit_columns(estimator: BaseEstimator, X: Floats | Any, rows: NDArray[np.int64]) -> EncodedColumns:
+def fit_columns(
+    estimator: BaseEstimator, X: Floats | Any, rows: NDArray[np.int64], held: Mapping[str, Sequence[int]]
+) -> EncodedColumns:
     """Fit the encoding of X on the training rows, and return these rows encoded.
 
     Args:
         X: result of :func:`read_columns`.
         rows: positions of the training rows; other categories are unknown later.
+        held: positions of each party's columns. Those of a table that no party holds may be anything, and become NaN.
 
     Raises:
         DataError: the type of a column is not supported, or it has too many categories.
     """
+    names = column_names(estimator)
     if isinstance(X, np.ndarray):
-        return EncodedColumns(column_names(estimator), np.ascontiguousarray(X[rows]))
+        return EncodedColumns(names, np.ascontiguousarray(X[rows]))
     from labelward.data.encoding import fit_encoding, transform_splits
 
-    known = fit_encoding(X, X.column_names, "X", rows=rows)
-    return EncodedColumns(known.names, transform_splits(X, known, "X", [rows])[0], known.categories)
+    places = sorted(place for own in held.values() for place in own)
+    known = fit_encoding(X, [names[place] for place in places], "X", rows=rows)
+    x = np.full((len(rows), len(names)), np.nan)
+    x[:, places] = transform_splits(X, known, "X", [rows])[0]
+    return EncodedColumns(names, x, known.categories)
 
 
 def transform_columns(

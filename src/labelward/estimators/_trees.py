@@ -17,6 +17,7 @@ from labelward.errors import unknown_name
 from labelward.estimators._columns import (
     EncodedColumns,
     assign_positions,
+    column_names,
     fit_columns,
     parse_monotone,
     transform_columns,
@@ -131,10 +132,10 @@ class FederatedTrees(FittedTreesMixin):
             check_consistent_length(table, y)
             labels = self._learn_targets(y, rows), weights[rows]
             check_class_weight(plan.programs.params.scale_pos_weight, *labels)
-            columns = fit_columns(self, table, rows)
             named = hasattr(self, "feature_names_in_")
             wanted = (self.parties, self.active) if parties is None else (parties, None)
-            places = assign_positions(wanted[0], active or wanted[1], columns.names, named=named)
+            places = assign_positions(wanted[0], active or wanted[1], column_names(self), named=named)
+            columns = fit_columns(self, table, rows, places)
             directions = parse_monotone(self.monotone_constraints, columns, named=named)
             self._check_directions(directions, places, plan)
             self._check_parties(places, before)

@@ -14,7 +14,7 @@ from sklearn.utils import check_consistent_length
 
 from labelward.data import PartyDataset
 from labelward.errors import unknown_name
-from labelward.estimators._columns import assign_positions, fit_columns
+from labelward.estimators._columns import assign_positions, column_names, fit_columns
 from labelward.estimators._errors import InvalidInputError, value_errors
 from labelward.estimators._federation import TrainingPlan, resolve_policies
 from labelward.estimators._fitted_nets import FittedNetsMixin
@@ -178,8 +178,8 @@ class _SplitNets(FittedNetsMixin):
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
             return {party: x[party][rows] for party in dealt}, {party: {} for party in dealt}
-        coded = fit_columns(self, x, rows)
-        self._places = assign_positions(parties, active, coded.names, named=hasattr(self, "feature_names_in_"))
+        self._places = assign_positions(parties, active, column_names(self), named=hasattr(self, "feature_names_in_"))
+        coded = fit_columns(self, x, rows, self._places)
         blocks = {party: np.ascontiguousarray(coded.x[:, list(own)]) for party, own in self._places.items()}
         names = {party: [coded.names[place] for place in own] for party, own in self._places.items()}
         self._names = {party: tuple(own) for party, own in names.items()}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from labelward.errors import JobError
+from labelward.errors import JobError, number_code
 from labelward.job.components import FrozenDict
 from labelward.job.table_formats import has_table_suffix, listed_suffixes
 from labelward.parameters import Text, check_value
@@ -52,12 +52,16 @@ def check_table(field: str, table: Any, *, catalog: bool) -> None:
     raise JobError(reason, code="choice", field=field, value=table)
 
 
-def check_label_shares(shares: Mapping[str, Any]) -> FrozenDict[float]:
+def check_label_shares(shares: Any) -> FrozenDict[float]:
     """Return the shares of the labels by party; :class:`JobError` unless they are positive and sum to 1."""
     place = "[data] labels"
+    if not isinstance(shares, Mapping):
+        reason = f"must be a table such as {{bank = 0.4, clinic = 0.6}}, not {shares!r}"
+        raise JobError(reason, code="type", field=place, value=shares)
     for party, share in shares.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            raise JobError(f"must be from 0 to 1, not {share!r}", code="range", field=f"{place} {party}", value=share)
+            code = number_code(share)
+            raise JobError(f"must be from 0 to 1, not {share!r}", code=code, field=f"{place} {party}", value=share)
     if len(shares) == 1:
         raise JobError("are for two label holders or more", code="range", field=place, value=dict(shares))
     if shares and abs(sum(shares.values()) - 1) > SUM_TOLERANCE:

@@ -69,11 +69,10 @@ class TableKeys(Parameters):
         field = self.field_path("format")
         if not isinstance(given, Mapping):
             raise JobError(f"must be keys with values, not {given!r}", code="type", field=field, value=given)
+        known = {each.name for each in fields(WrittenForm)}
         for key in given:
-            if key not in WrittenForm.__dataclass_fields__:
-                raise JobError(
-                    unknown_name("key", key, WrittenForm.__dataclass_fields__), code="unknown", field=field, value=key
-                )
+            if key not in known:
+                raise JobError(unknown_name("key", key, known), code="unknown", field=field, value=key)
         object.__setattr__(self, "format", FrozenDict(given))
         _ = self.form
         for key in ("drop", "text", "hashed"):

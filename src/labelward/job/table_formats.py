@@ -28,12 +28,8 @@ class WrittenForm(Parameters):
     encoding: Annotated[
         Literal["utf-8", "utf-16", "cp1252", "latin-1"] | None, Meta(description="Encoding of a text file.")
     ] = None
-    separator: Annotated[
-        Annotated[str, Meta(pattern="^.$")] | None, Meta(description="Character between two fields of a line.")
-    ] = None
-    quote: Annotated[
-        Annotated[str, Meta(pattern="^.$")] | None, Meta(description="Character around a field; left out: '\"'.")
-    ] = None
+    separator: Annotated[str | None, Meta(description="Character between two fields of a line.")] = None
+    quote: Annotated[str | None, Meta(description="Character around a field; left out: '\"'.")] = None
     decimal: Annotated[
         Literal[".", ","] | None, Meta(description="Decimal mark; the other one may stand between thousands.")
     ] = None
@@ -45,9 +41,12 @@ class WrittenForm(Parameters):
     )
 
     def check_parameters(self) -> None:
-        """Refuse a separator that is also the decimal mark or the quote."""
-        if self.separator is not None and self.separator in (self.quote, "\n", "\r"):
-            raise self.error("separator", f"cannot be {self.separator!r} here")
+        """Refuse a separator and a quote that are no characters between and around fields, or the same one."""
+        for name, mark in (("separator", self.separator), ("quote", self.quote)):
+            if mark is not None and (len(mark) != 1 or not mark.isascii() or mark in "\r\n"):
+                raise self.error(name, f"must be one ASCII character other than a line end, not {mark!r}", code="type")
+        if self.separator == (self.quote or '"'):
+            raise self.error("separator", f"{self.separator!r} is the quote already; give another quote or separator")
 
 
 Reader = Callable[[Path, Sequence[str], WrittenForm], Any]

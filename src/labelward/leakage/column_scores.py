@@ -57,12 +57,13 @@ def score_columns(guess: ColumnGuess, parties: Sequence[PartyDataset], model: Ma
     Raises:
         DataError: the guess is of other rows or columns.
     """
-    right, wrong, by_splits, by_chance, total = 0, 0, 0, 0.0, 0
+    right, wrong, by_chance, total = 0, 0, 0.0, 0
+    by_splits, by_splits_by_chance = 0, 0.0
     correlations: list[tuple[float, float]] = []
     for party in parties:
         truth = true_cells(party, guess.kind, model)
         total += int(np.isfinite(truth).sum())
-        cells = guess.cells.get(party.name)
+        cells, alone = guess.cells.get(party.name), (guess.by_splits or {}).get(party.name)
         if cells is None:
             continue
         if cells.shape != truth.shape:
@@ -74,16 +75,18 @@ def score_columns(guess: ColumnGuess, parties: Sequence[PartyDataset], model: Ma
             right, wrong, by_chance = right + found, wrong + int(answered.sum()) - found, by_chance + expected
             if guess.kind != "bins" and answered.any():
                 correlations.append(_correlation(column[answered], own[answered]))
-        if party.name in guess.by_splits:
-            by_splits += int((guess.by_splits[party.name] == truth).sum())
+        for column, own in () if alone is None else zip(alone.T, truth.T, strict=True):
+            found, expected = _matches(column, own, np.isfinite(column) & np.isfinite(own), guess.kind)
+            by_splits, by_splits_by_chance = by_splits + found, by_splits_by_chance + expected
     found_metrics: dict[str, float] = {}
     chance: dict[str, float] = {}
     if guess.cells or not guess.scores:
         shares = {"recovered": right / total, "wrong": wrong / total}
         found_metrics |= shares
         chance |= {"recovered": by_chance / total, "wrong": sum(shares.values()) - by_chance / total}
-        if guess.by_splits:
+        if guess.by_splits is not None:
             found_metrics["recovered_by_splits"] = by_splits / total
+            chance["recovered_by_splits"] = by_splits_by_chance / total
         if guess.kind != "bins":
             means = np.mean(correlations, axis=0).tolist() if correlations else (0.0, 0.0)
             found_metrics["correlation"], chance["correlation"] = means

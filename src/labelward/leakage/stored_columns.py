@@ -29,7 +29,7 @@ def guess_table(ids: Sequence[str], guess: ColumnGuess, about: Mapping[str, Any]
     columns: dict[str, Any] = {"id": pa.array(list(ids), pa.string())}
     for party, cells in guess.cells.items():
         columns |= {f"{party}/{at}": pa.array(column, from_pandas=True) for at, column in enumerate(cells.T)}
-    for party, cells in guess.by_splits.items():
+    for party, cells in (guess.by_splits or {}).items():
         columns |= {f"{party}/{at}/by_splits": pa.array(column, from_pandas=True) for at, column in enumerate(cells.T)}
     for (party, column), scores in guess.scores.items():
         columns[f"{party}/{column}/scores"] = pa.array(list(scores), pa.list_(pa.float64(), scores.shape[1]))
@@ -93,5 +93,5 @@ def score_stored_columns(guess: Path, truth: Path, party: str, *, id_column: str
         else {}
         for names in (cells, alone)
     )
-    found = ColumnGuess(cells=answered, kind=about["cells"], scores=scores, by_splits=by_splits)
+    found = ColumnGuess(cells=answered, kind=about["cells"], scores=scores, by_splits=by_splits or None)
     return score_columns(found, [own], about.get("model", {}))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from labelward.errors import OutputError
 from labelward.report import run_tables
 from labelward.report.column_leakage import about_columns, about_labels, column_sentences, column_table
 from labelward.report.embedding_figures import embedding_figures, evidence_table, neighbor_table
@@ -45,6 +43,7 @@ from labelward.report.tables import ReportTable, baseline_table, cost_table, lea
 from labelward.report.templates import render
 from labelward.report.trade_off_plot import TradeOffImage, trade_off_image
 from labelward.runs.schema import ResultRow
+from labelward.runs.secure_files import atomic_write
 
 REPORT_FILE = "report.html"
 
@@ -70,12 +69,8 @@ def write_report(folder: Path, *, warn: Callable[[str], None] | None = None) -> 
     if missing and warn is not None:
         warn(missing)
     target = folder / REPORT_FILE
-    partial = target.with_suffix(".partial")
-    try:
-        partial.write_text(page, encoding="utf-8")
-        os.replace(partial, target)
-    except OSError as error:
-        raise OutputError(f"cannot write {target}: {error.strerror}", code="unwritable", value=str(target)) from error
+    with atomic_write(target) as file:
+        file.write(page.encode())
     return target
 
 

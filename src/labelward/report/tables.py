@@ -55,8 +55,13 @@ def _further_metrics(attacked: Sequence[SummaryRow], metrics: Sequence[str]) -> 
         header=("defense", "attacker", "attack", "metric", "seeds", "value", "without the view", "chance"),
         rows=tuple(rows),
         words=4,
-        note=" ".join(metric_of(name).note for name in metrics if metric_of(name).note),
+        note=" ".join(_notes(metrics)),
     )
+
+
+def _notes(metrics: Sequence[str]) -> list[str]:
+    """Return what explains metrics, each sentence once: inside and outside the training rows it is the same."""
+    return list(dict.fromkeys(note for name in metrics if (note := metric_of(name).note)))
 
 
 def leakage_table(
@@ -86,7 +91,7 @@ def leakage_table(
             [
                 "Mean ± standard deviation over the seeds. Without the view: the same attack on the party's own "
                 "columns alone. Chance: the same guess against shuffled labels.",
-                *(metric_of(name).note for name in metrics if metric_of(name).note),
+                *_notes(metrics),
                 *([f"Does not read the view: {', '.join(blind)}."] if blind else []),
             ]
         ),

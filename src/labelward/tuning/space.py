@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -217,7 +217,7 @@ def _variable(job: Job, given: TuneVariable) -> Variable:
     if kind != "model" and kind not in defenses:
         raise _refused(unknown_name("defense", kind, ["model", CHAIN, *defenses]), kind)
     owner: type[Any] = models[job.model.kind] if kind == "model" else defenses[kind]
-    takes = [name for name, each in owner.__dataclass_fields__.items() if each.init]
+    takes = [each.name for each in fields(owner) if each.init]
     if parameter not in takes:
         raise _refused(unknown_name("parameter", parameter, takes), parameter)
     annotation, inner = parameter_annotation(owner, parameter)

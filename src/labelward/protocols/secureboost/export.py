@@ -15,9 +15,9 @@ from pathlib import Path
 from labelward.errors import OutputError, PeerError, PolicyError, quoted
 from labelward.messages.explain import ExportConsent, ExportDecision, ExportRecords, ExportRequest
 from labelward.party.context import Context
-from labelward.party.durable_files import write_complete
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.protocols.secureboost.xgboost_json import xgboost_json
+from labelward.runs.secure_files import atomic_write
 
 _LONGEST_PURPOSE = 1000  # characters
 _MOST_COLUMNS = 1 << 20
@@ -59,7 +59,9 @@ def export_active(ctx: Context, share: ModelShare, path: Path, *, purpose: str) 
     for peer in ctx.peers:
         records[peer] = ctx.recv(peer, ExportRecords, ())
         _check(peer, records[peer], share.records_of(peer))
-    return _write(path, xgboost_json(share, records))
+    with atomic_write(path) as file:
+        file.write(xgboost_json(share, records))
+    return path
 
 
 def export_passive(
@@ -122,13 +124,3 @@ def _check(peer: str, sent: ExportRecords, records: int) -> None:
     if not fits:
         reason = f"sent {len(sent.columns)} splits where it has {records}, or impossible columns or categories"
         raise PeerError(peer, reason, message="ExportRecords", step=(), code="peer-message", value=len(sent.columns))
-
-
-def _write(path: Path, text: bytes) -> Path:
-    """Write the whole file or nothing."""
-    try:
-        write_complete(path, text)
-    except OSError as error:
-        reason = f"a model cannot be exported to {path}: {error.strerror}"
-        raise OutputError(reason, code="unwritable", value=path) from error
-    return path

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from html import escape
 
-from labelward.errors import DataError
+from labelward.errors import DataError, quoted
 from labelward.kernels.node_rows import children, depth_of, parent
 from labelward.protocols.secureboost.explain import Features
 from labelward.protocols.secureboost.share import EVERYTHING, ModelShare, TreeShape
 
 _LEAF, _LEVEL, _WIDTH, _HEIGHT, _LINE = 190, 110, 170, 58, 16
 _MAX_LISTED = 5  # categories, or weights of a leaf
+_LONGEST = 10_000  # characters of a line
 
 
 def draw_text(share: ModelShare, tree: int, features: Features | None = None) -> str:
@@ -83,6 +84,10 @@ def draw_svg(share: ModelShare, tree: int, features: Features | None = None) -> 
     )
 
 
+def _shown(line: str) -> str:
+    return quoted(" ".join(line.split()), _LONGEST)
+
+
 def _y(node: int) -> int:
     return 20 + _LEVEL * depth_of(node)
 
@@ -105,10 +110,14 @@ class _Drawing:
         self.weights = self.shape.leaf_values()
         to = self.shape.output
         name = share.classes[to] if len(share.classes) == share.outputs > 1 and to >= 0 else f"output {to}"
-        self.title = f"tree {tree}" + (f" (adds to {name})" if to >= 0 and share.outputs > 1 else "")
+        self.title = _shown(f"tree {tree}" + (f" (adds to {name})" if to >= 0 and share.outputs > 1 else ""))
 
     def words(self, node: int) -> list[str]:
-        """Return the lines of a node: its question or its weights, then its gain and cover, where known."""
+        """Return the lines of a node, without characters that end lines or that no terminal or SVG should be given."""
+        return [_shown(line) for line in self._lines(node)]
+
+    def _lines(self, node: int) -> list[str]:
+        """Return its question or its weights, then its gain and cover, where known."""
         if node in self.leaf:
             position = self.leaf[node]
             named = len(self.share.classes) == self.weights.shape[1] > 1

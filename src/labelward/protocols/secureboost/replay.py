@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from labelward.kernels.node_rows import NodeRows
 from labelward.kernels.objectives import margins_of_output
-from labelward.messages.tree import InstanceSpaces
+from labelward.messages.tree import DecryptedSums, InstanceSpaces
 from labelward.party.view import View
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.row_encoding import GradientEncoder, sample_rows
@@ -46,6 +46,9 @@ def replayed_rows(
     weighted = bool((weights != 1.0).any()) or params.scale_pos_weight != 1.0
     precision = int(view.parameter("encryption.precision", 30))
     encoder = GradientEncoder(objective, np.zeros((n, 0), np.int64), precision, weighted=weighted)
+    flags = (labels[:, None] == np.arange(1, classes)).astype(np.int64)
+    counting = GradientEncoder(objective, flags, precision, weighted=weighted)
+    summed = next((each.sums.shape[-1] for each in view.observed(DecryptedSums)), None)
     seed, margins = int(view.parameter("run.seed", 0)), np.tile(np.asarray(share.base), (n, 1))
     spaces: dict[int, dict[int, NDArray[np.bool_]]] = defaultdict(dict)
     for level in view.observed(InstanceSpaces):
@@ -62,6 +65,8 @@ def replayed_rows(
         shared = params.kind == "forest"
         rows = np.arange(n) if shared else np.flatnonzero(sample.counts)
         encoded = encoder.encode(g, h, weights, rows, g.shape[1])
+        if summed not in (None, encoded.numbers.k):  # a policy needed class counts
+            encoded = counting.encode(g, h, weights, rows, g.shape[1])
         yield encoded.values * sample.counts[:, None], encoded.numbers.count
         if not shared:
             leaves = _leaves(tree, spaces[number], sample.counts)
