@@ -79,12 +79,16 @@ def reads(share: float, right: float, **more: Any) -> list[ResultRow]:
     return [make_row(seed=seed, leakage=leakage, attack=attack, behavior=behavior, **more) for seed in (1, 2)]
 
 
-def on_columns(found: dict[str, float], chance: dict[str, float], own: dict[str, float]) -> list[ResultRow]:
+def on_columns(
+    found: dict[str, float], chance: dict[str, float], own: dict[str, float], **changes: Any
+) -> list[ResultRow]:
     leakage = found | {"chance": chance, "without_view": own, "primary": next(iter(found)), "target": "columns"}
-    return [make_row(attack={"kind": "peek"}, leakage=leakage)]
+    return [make_row(attack={"kind": "peek"}, leakage=leakage, **changes)]
 
 
 OWN = [0.54, 0.56]
+NOTHING = {"recovered": 0.0, "wrong": 0.0}
+NOISY = ({"kind": "randomized-response", "epsilon": 1.0},)
 LEAK = rows([0.69, 0.71], OWN)
 CLUSTERING: dict[str, Any] = {"attack": {"kind": "clustering"}}
 LYING: dict[str, Any] = {"attack": {"kind": "active-completion"}, "behavior": {"kind": "malicious-optimizer"}}
@@ -266,6 +270,8 @@ def test_notices() -> None:
             *column_sentences(summary_table(on_columns({"auc": 0.8}, {"auc": 0.5}, {"auc": 0.63}))),
             *column_sentences(summary_table(on_columns({"correlation": 0.4}, {"correlation": 0.11}, {}))),
             *column_sentences(summary_table(on_columns({"recovered": 0.2, "wrong": 0.0}, {"recovered": 0.02}, {}))),
+            *column_sentences(summary_table(on_columns(NOTHING, NOTHING, {}, defense=NOISY))),
+            *column_sentences(summary_table(on_columns(NOTHING, NOTHING, {}, defense=lmid(0.1)))),
         ],
     }
     check_page(

@@ -10,6 +10,7 @@ from labelward.report.metrics import format_metric, metric_name
 from labelward.report.narrative import NOTICEABLE
 from labelward.report.summary import SummaryRow
 from labelward.report.tables import ReportTable, leakage_table
+from labelward.runs.schema import budgets
 
 
 def about_labels(table: Sequence[SummaryRow]) -> list[SummaryRow]:
@@ -40,6 +41,12 @@ def column_sentences(table: Sequence[SummaryRow]) -> list[str]:
     for (defense, name), row in best.items():
         if name != "recovered":
             sentences.append(_sentence_on_a_column(row, name))
+            continue
+        if not row.leakage[name].mean and any(scope.private == "labels" for *_, scope in budgets(row.chain)):
+            what = f"{row.party} could infer of the other parties' columns is not measured"
+            sentences.append(
+                f"What {what}: it knows the noisy labels, the attack does not ({row.attack}; {row.defense})."
+            )
             continue
         wrong = f", {row.leakage['wrong'].mean:.1%} wrong" if row.leakage["wrong"].mean else ", none wrong"
         splits = row.leakage.get("recovered_by_splits")
