@@ -91,7 +91,8 @@ def test_encryption_changes_no_model(model: Any, numbers: Numbers) -> None:
 def test_the_default_is_encrypted_as_a_job_is() -> None:
     for cls in ALL:
         params = cls().get_params()
-        assert (params["engine"], params["key_bits"], params["insecure"]) == ("paillier", 2048, False)
+        assert (params["engine"], params["key_bits"], params["insecure"]) == ("paillier", None, False)
+        assert cls()._encryption().bits == 2048
 
 
 def test_several_classes() -> None:

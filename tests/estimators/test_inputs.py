@@ -147,6 +147,8 @@ def test_three_parties_and_columns_of_none(numbers: Numbers) -> None:
         ({"sampling_method": "gos"}, "choice", "sampling_method", "gos", ""),
         ({"objective": "reg:squarederror"}, "choice", "objective", "reg:squarederror", "'binary:logistic'"),
         ({"key_bits": 512, "engine": "paillier", "insecure": False}, "insecure", "key_bits", 512, "2048"),
+        ({"key_bits": 2048, "engine": "lattice"}, "range", "key_bits", 2048, "4096"),
+        ({"key_bits": 2050, "engine": "paillier"}, "range", "key_bits", 2050, ""),
         ({"insecure": False}, "insecure", "engine", "plain", ""),
         ({"engine": "rot13"}, "unknown", "engine", "rot13", ""),
         ({"defenses": {"kind": "id-lmid"}}, "type", "defenses", {"kind": "id-lmid"}, ""),

@@ -27,6 +27,7 @@ from labelward.estimators._errors import InvalidInputError, value_errors
 from labelward.estimators._federation import TrainingPlan, resolve_policies
 from labelward.estimators._fitted_trees import FittedTreesMixin
 from labelward.estimators._weights import check_class_weight, resolve_weights
+from labelward.federation.components import check_key
 from labelward.he import check_engine, engine_names
 from labelward.job import EncryptionSection
 from labelward.protocols.common import LabelVector
@@ -79,7 +80,7 @@ class FederatedTrees(FittedTreesMixin):
     warm_start: bool = False
     random_state: Any = None
     engine: str | Mapping[str, Any] = "paillier"
-    key_bits: int = 2048
+    key_bits: int | None = None
     insecure: bool = False
     workers: int = 0
     defenses: Defenses | None = None
@@ -151,6 +152,8 @@ class FederatedTrees(FittedTreesMixin):
     def _encryption(self) -> EncryptionSection:
         """Return engine and key; ``engine`` is a name, or a dictionary with ``kind`` and the engine's parameters."""
         values = {key: to_python_scalar(getattr(self, name)) for key, name in _ENGINE.items()}
+        if values["bits"] is None:
+            del values["bits"]
         if isinstance(values["engine"], Mapping):
             own = dict(values["engine"])
             values |= {"engine": own.pop("kind", None), "engine_parameters": own}
@@ -159,7 +162,9 @@ class FederatedTrees(FittedTreesMixin):
             reason = unknown_name("engine", section.engine, engine_names())
             raise InvalidInputError(reason, code="unknown", field="engine", value=section.engine)
         checked = check_engine(section.engine, section.engine_parameters, insecure=section.insecure)
-        return replace(section, engine_parameters=checked.parameters())
+        section = replace(section, engine_parameters=checked.parameters())
+        check_key(section)
+        return section
 
     def _plan(self) -> TrainingPlan:
         """Check all parameters before anything else."""

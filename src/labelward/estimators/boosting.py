@@ -99,9 +99,9 @@ class SecureBoostClassifier(FederatedClassifierMixin, _Boosted):
         warm_start: whether the next ``fit`` continues the model, until it has ``n_estimators`` rounds; ``views_``
             then tell of the new ones alone.
         random_state: seed of all draws of rows and columns. Keys and ciphertexts never depend on it.
-        engine: ``"paillier"``, or ``"plain"``: no encryption at all, only with ``insecure``; the model is the same. A
-            dictionary with ``kind`` and parameters for an engine that has parameters of its own.
-        key_bits: 2048, 3072 or 4096; less only with ``insecure``.
+        engine: ``"paillier"``, ``"lattice"``, or ``"plain"``: no encryption at all, only with ``insecure``; the model
+            is the same. A dictionary with ``kind`` and parameters for an engine that has parameters of its own.
+        key_bits: of ``"paillier"`` 2048, 3072 or 4096; less only with ``insecure``. None: the engine's default.
         insecure: whether a training that protects nothing is wanted.
         workers: processes for encryption; 0: as many as there are cores.
         defenses: what decides what leaves the active party: dictionaries with ``kind`` and parameters, as in a job

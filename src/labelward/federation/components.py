@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import MISSING, dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -145,17 +146,24 @@ def check_job(job: Job) -> None:
             reason = "another entry has this attack by the same party"
             raise JobError(reason, code="duplicate", field=f"[[attack]] {number}", value=attack.label)
         taken |= parties
-    if job.encryption.engine == NullEngine.name:
+    check_key(job.encryption)
+
+
+def check_key(section: EncryptionSection) -> None:
+    """Refuse a key length that the engine does not support.
+
+    Raises:
+        EncryptionError: as said.
+    """
+    if section.engine == NullEngine.name:
         return
-    built = make_engine(replace(job.encryption, workers=1))
     try:
-        if built.bits_offered and job.encryption.bits not in built.bits_offered:
-            # only the engine knows which other sizes it supports, and only generating a key asks it
-            built.generate(job.encryption.bits, protection=SecureRandom(), insecure=job.encryption.insecure)
+        with closing(make_engine(replace(section, workers=1))) as built:
+            if built.bits_offered and section.bits not in built.bits_offered:
+                # only the engine knows which other sizes it supports, and only generating a key asks it
+                built.generate(section.bits, protection=SecureRandom(), insecure=section.insecure)
     except EncryptionError as error:
         raise error.under("[encryption] bits:") from error
-    finally:
-        built.close()
 
 
 def model_family(model: ComponentSpec) -> ModelFamily[Any]:

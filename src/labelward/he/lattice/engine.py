@@ -225,8 +225,7 @@ class LatticeEngine(Engine):
     def _check_degree(self, bits: int, insecure: bool) -> None:
         if bits not in (SECURE_DEGREE, SMALL_DEGREE):
             raise EncryptionError(
-                f"bits, the degree of the ring, must be {SECURE_DEGREE}, or {SMALL_DEGREE} with insecure = true, "
-                f"but got {bits}",
+                f"the degree of the ring is {SECURE_DEGREE}, or {SMALL_DEGREE} with insecure = true, not {bits}",
                 code="range",
                 value=bits,
             )

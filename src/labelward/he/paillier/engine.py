@@ -153,7 +153,9 @@ class PaillierEngine(Engine):
     def _check_bits(self, bits: int, insecure: bool) -> None:
         if not _LEAST <= bits <= _MOST or bits % 16:
             raise EncryptionError(
-                f"bits must be a multiple of 16 from {_LEAST} to {_MOST} but got {bits}", code="range", value=bits
+                f"a key has a multiple of 16 bits from {_LEAST} to {_MOST}, not {bits}",
+                code="range",
+                value=bits,
             )
         if bits < min(self.bits_offered) and not insecure:
             reason = f"a key of {bits} bits is too short; at least {min(self.bits_offered)}, or insecure = true"
