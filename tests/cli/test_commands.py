@@ -77,6 +77,14 @@ def test_init_writes_a_job_that_loads(tmp_path: Path, call: Call) -> None:
     assert load_job(path).model.kind == "secureboost"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_job_file_that_does_not_fit_leaves_none(tmp_path: Path, call: Call) -> None:
+    path = tmp_path / "job.toml"
+    (tmp_path / "job.toml.partial").symlink_to("/dev/full")
+    assert call("init", path).exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_job_to_begin_with_tries_bounds_that_can_act() -> None:
     """Two classes have at most ln 2 = 0.69 nats to tell; a larger xi forbids hardly anything."""
     for text in (template(), demo_text()):

@@ -14,8 +14,9 @@ from labelward.cli._options import Force
 def init(path: Annotated[Path, typer.Argument(help="Output file.")] = Path("job.toml"), force: Force = False) -> None:
     """Write a commented job file that is ready to run."""
     from labelward.job import template
+    from labelward.runs.secure_files import atomic_write
 
     check_output_file(path, force=force)
-    with path.open("w" if force else "x", encoding="utf-8") as file:
-        file.write(template())
+    with atomic_write(path) as file:
+        file.write(template().encode())
     typer.echo(f"wrote {path}; run it with: labelward audit {path} --out audit")
