@@ -23,7 +23,7 @@ from labelward.federation.components import attacking_parties, check_job, with_d
 from labelward.job import Job
 from labelward.leakage.stored_views import read_guess, score_guess
 from labelward.report.page import write_report
-from labelward.runs.schema import ResultRow, read_run
+from labelward.runs.schema import ResultRow, read_rows, read_run
 from refusals import refused
 
 TOGETHER = "telco+shop"
@@ -188,6 +188,28 @@ def test_every_registered_attack_reads_a_joined_view_or_says_why_not(
         if row.party == TOGETHER:
             assert row.leakage is not None
             assert row.leakage["primary"] in row.leakage
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS | HOLDERS | SHARED)
+def test_an_audit_stores_what_every_registered_attack_finds(
+    job: Callable[..., Job], tmp_path: Path, model: str
+) -> None:
+    asked = [each for each in entries(model).values() if "column" not in each]  # no column here has two values
+    sections: dict[str, Any] = {"model": (MODELS | HOLDERS | SHARED)[model], "defense": None, "run": {"seeds": [1]}}
+    if model in ("sum", "top"):
+        sections["encryption"] = None
+    elif model == "holders":
+        sections["data"] = {"table": "breast_cancer", "labels": {"active": 0.5, "telco": 0.5}}
+    elif model == "pivot":
+        sections["parties"] = {"active": 0.5, "telco": 0.5, "shop": 0.0}
+    audit(job(**sections, attack=asked, leakage={"upper_bound": False}), tmp_path / "out", explained=False)
+    rows = [row for row in read_rows(tmp_path / "out") if row.attack is not None]
+    assert {each["kind"] for each in asked} <= {row.attack["kind"] for row in rows if row.attack}
+    for row in rows:
+        assert row.leakage is not None
+        assert row.leakage["primary"] in row.leakage
+        assert row.leakage["chance"].keys() <= row.leakage.keys()
 
 
 @pytest.mark.parametrize("model", HOLDERS)
