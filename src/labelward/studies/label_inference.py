@@ -413,6 +413,7 @@ _PARTS = (
         "by the smallest one. PPDL without “published” selects all numbers that θ asks for, and DiscreteSGD without it "
         "takes its interval from the gradients so far; these and signSGD are not in the paper's table. The parameter "
         "of compression is the share that is kept.",
+        reason=f"{_SMALLER}{_LINEAR}",
     ),
     _top_part(
         name="appendix e",
@@ -554,7 +555,7 @@ LABEL_INFERENCE = replace(
             replace(
                 each,
                 about=each.about.replace(_LINEAR, ""),
-                reason="smaller datasets than the paper's" if each.reason == _SMALLER else each.reason,
+                reason="smaller datasets than the paper's" if each.reason.startswith(_SMALLER) else each.reason,
             )
             for each in _PARTS
         ),
