@@ -18,7 +18,9 @@ from stored_audit import JOB, LOCAL, make_leakage, make_row, make_run, write_aud
 
 from labelward.errors import Code, DependencyError, FileFormatError, OutputError
 from labelward.installation import install_command
+from labelward.report.load import read_audit
 from labelward.report.metrics import format_metric
+from labelward.report.narrative import constraint_notice
 from labelward.report.page import write_report
 from labelward.runs.schema import RESULTS_FILE, EngineInfo, append_row, run_folder, write_run
 from refusals import refused
@@ -331,6 +333,14 @@ def test_tables_are_sorted_by_the_figures_that_they_print(name: str, figure: flo
         found = re.search(pattern[1], text.replace("\N{MINUS SIGN}", minus[1]))
         assert found is not None
         assert float(found[1].replace(",", "")) == pytest.approx(figure, rel=0.01)
+
+
+def test_constraints_are_remarked(tmp_path: Path) -> None:
+    folder = write_audit(tmp_path, seeds=1)
+    assert not read_audit(folder).constrained
+    (folder / "job.toml").write_text(JOB.replace("test_size = 0.2", 'test_size = 0.2\nmonotone = {"mean radius" = 1}'))
+    (notice,) = constraint_notice(read_audit(folder).constrained)
+    assert notice in write_report(folder).read_text(encoding="utf-8")
 
 
 _ADDS, _READS, _TELLS = "add ciphertexts", "reads all embeddings", "says what is hidden"

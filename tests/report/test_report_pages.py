@@ -14,6 +14,7 @@ from labelward.report.column_leakage import column_sentences
 from labelward.report.narrative import (
     budget_notice,
     constant_notice,
+    constraint_notice,
     diverged_notice,
     headline,
     insecure_warning,
@@ -258,6 +259,7 @@ def test_notices() -> None:
         "incomplete": [unfinished_warning(7, 10, cut_off=True), unfinished_warning(10, 10, cut_off=True)],
         "missing details": [missing_details_warning(4, 4), missing_details_warning(1, 4)],
         "published split": published_split_notice("reference"),
+        "monotone constraints": constraint_notice(True),
         "row split": [
             *split_notice(summary_table(other_metric("auc", 0.8, 0.5, 0.5, **split)), 455),
             *split_notice(summary_table(other_metric("auc", 0.47, 0.5, 0.5, **split)), 455),
@@ -288,6 +290,7 @@ def test_notices() -> None:
         missing_details_warning(0, 4),
         unfinished_warning(10, 10, cut_off=False),
         published_split_notice("random"),
+        constraint_notice(False),
         split_notice(summary_table(LEAK), 455),
     ],
 )

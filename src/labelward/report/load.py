@@ -39,6 +39,7 @@ class StoredAudit:
         cut_off: whether the last result is truncated.
         budget: leakage budget of the job, if it has one.
         split: kind of row split.
+        constrained: whether any column has a monotone constraint.
         explained: explanations of the bottom models by label of the run; undefended runs first, honest runs before
             malicious ones.
     """
@@ -52,6 +53,7 @@ class StoredAudit:
     cut_off: bool
     budget: float | None = None
     split: str = "random"
+    constrained: bool = False
     deviating: tuple[RunDetails, ...] = ()
     diverged: tuple[DivergedRun, ...] = ()
     explained: dict[str, Explanations] = field(default_factory=dict)
@@ -108,6 +110,7 @@ def read_audit(folder: Path) -> StoredAudit:
         cut_off=has_cut_off_row(folder),
         budget=job.leakage.budget,
         split=job.data.split,
+        constrained=any((job.data.monotone, *(party.monotone for party in job.parties))),
         deviating=_deviating(folder, rows),
         diverged=tuple(diverged_runs(folder)),
         explained=_explained(folder, rows),

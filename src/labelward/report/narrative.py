@@ -235,6 +235,16 @@ def published_split_notice(split: str) -> tuple[str, ...]:
     )
 
 
+def constraint_notice(constrained: bool) -> tuple[str, ...]:
+    """Return the notice about monotone constraints, if any column has one."""
+    if not constrained:
+        return ()
+    return (
+        "A monotone constraint tells a passive party whose column has it on which side of its splits the labels are "
+        "larger, and so may name the classes to it. No attack here measures this.",
+    )
+
+
 def unfinished_warning(finished: int, expected: int | None, cut_off: bool) -> str | None:
     """Return the warning about an interrupted audit; None for a complete one."""
     if expected is not None and finished < expected:
