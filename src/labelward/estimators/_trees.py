@@ -27,7 +27,7 @@ from labelward.estimators._errors import InvalidInputError, value_errors
 from labelward.estimators._federation import TrainingPlan, resolve_policies
 from labelward.estimators._fitted_trees import FittedTreesMixin
 from labelward.estimators._weights import check_class_weight, resolve_weights
-from labelward.federation.components import check_key
+from labelward.federation.components import check_key_length
 from labelward.he import check_engine, engine_names
 from labelward.job import EncryptionSection
 from labelward.protocols.common import LabelVector
@@ -163,7 +163,7 @@ class FederatedTrees(FittedTreesMixin):
             raise InvalidInputError(reason, code="unknown", field="engine", value=section.engine)
         checked = check_engine(section.engine, section.engine_parameters, insecure=section.insecure)
         section = replace(section, engine_parameters=checked.parameters())
-        check_key(section)
+        check_key_length(section)
         return section
 
     def _plan(self) -> TrainingPlan:

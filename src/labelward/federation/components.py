@@ -146,10 +146,10 @@ def check_job(job: Job) -> None:
             reason = "another entry has this attack by the same party"
             raise JobError(reason, code="duplicate", field=f"[[attack]] {number}", value=attack.label)
         taken |= parties
-    check_key(job.encryption)
+    check_key_length(job.encryption)
 
 
-def check_key(section: EncryptionSection) -> None:
+def check_key_length(section: EncryptionSection) -> None:
     """Refuse a key length that the engine does not support.
 
     Raises:
