@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final, Self
 
@@ -10,6 +9,7 @@ import msgspec
 
 from labelward.errors import OutputError
 from labelward.party.json_file import encode_checked, read_checked
+from labelward.runs.secure_files import atomic_write
 
 FORMAT: Final = 1
 FILE_NAME: Final = "share.json"
@@ -34,13 +34,11 @@ def write_share(folder: Path, name: str, data: bytes) -> Path:
     Raises:
         OutputError: it cannot be written.
     """
-    path, partial = folder / name, folder / f".{name}"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(data)
-        partial.replace(path)
     except OSError as error:
         reason = f"a model share cannot be written to {folder}: {error.strerror}"
         raise OutputError(reason, code="unwritable", value=folder) from error
-    return path
+    with atomic_write(folder / name) as file:
+        file.write(data)
+    return folder / name
