@@ -43,9 +43,9 @@ def column_sentences(table: Sequence[SummaryRow]) -> list[str]:
             sentences.append(_sentence_on_a_column(row, name))
             continue
         if not row.leakage[name].mean and any(scope.private == "labels" for *_, scope in budgets(row.chain)):
-            what = f"{row.party} could infer of the other parties' columns is not measured"
             sentences.append(
-                f"What {what}: it knows the noisy labels, the attack does not ({row.attack}; {row.defense})."
+                f"What {row.party} could infer of the other parties' columns is not measured: "
+                f"it knows the noisy labels, the attack does not ({row.attack}; {row.defense})."
             )
             continue
         wrong = f", {row.leakage['wrong'].mean:.1%} wrong" if row.leakage["wrong"].mean else ", none wrong"

@@ -66,7 +66,8 @@ def replayed_rows(
         rows = np.arange(n) if shared else np.flatnonzero(sample.counts)
         encoded = encoder.encode(g, h, weights, rows, g.shape[1])
         if summed not in (None, encoded.numbers.k):  # a policy needed class counts
-            encoded = counting.encode(g, h, weights, rows, g.shape[1])
+            encoder = counting
+            encoded = encoder.encode(g, h, weights, rows, g.shape[1])
         yield encoded.values * sample.counts[:, None], encoded.numbers.count
         if not shared:
             leaves = _leaves(tree, spaces[number], sample.counts)
