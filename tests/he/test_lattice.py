@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -211,12 +212,39 @@ def test_transforms_are_negacyclic_products_at_the_extremes(n: int) -> None:
         assert out[0, prime].astype(np.int64).tolist() == expected
 
 
+def test_no_transform_leaves_the_range_in_which_quotients_are_rounded() -> None:
+    """The bounds of ``ring.py``, level by level, of the largest coefficients and of a difference of two 0/1 ones."""
+    for q in PRIMES:
+        lost = (Fraction(1, 1 << 53) + abs(Fraction(1 / q) * q - 1)) * q / 2  # of a quotient, for each B
+
+        def of_product(size: Fraction, q: int = q, lost: Fraction = lost) -> Fraction:
+            assert size * q / 2 < 1 << 51
+            return Fraction(1, 2) + size * lost
+
+        for size, levels in ((Fraction(1, 2), 12), (Fraction(1), 9)):
+            for _ in range(levels):
+                size += of_product(size)
+            assert size < 8
+        assert of_product(size) + Fraction(1, 2) < Fraction(13, 10)  # a sum that is rounded twice
+        size = Fraction(13, 10)
+        for _ in range(4):  # passes back
+            largest = [2 * of_product(4 * size), 2 * of_product(2 * of_product(2 * size))]
+            of_product(2 * largest.pop())  # is reduced
+            size = max(size, *largest)
+        assert size < Fraction(14, 10)
+
+
 def test_draws_have_their_distributions() -> None:
     """Means and variances within five standard errors; uniform residues balanced and within the prime."""
     stream = Stream.secret(SecureRandom())
     errors = stream.errors((200_000,))
     assert abs(errors.mean()) < 5 * math.sqrt(ERROR_VARIANCE / 200_000)
     assert errors.var() == pytest.approx(ERROR_VARIANCE, rel=5 * math.sqrt(2 / 200_000))
+    apart = stream.errors((30, 6144)).reshape(30, 3, 2048).astype(np.float64)  # one of three is made of two words
+    assert np.abs(np.corrcoef(apart.swapaxes(0, 1).reshape(3, -1)) - np.eye(3)).max() < 5 / math.sqrt(30 * 2048)
+    for part in apart.swapaxes(0, 1):
+        assert part.var() == pytest.approx(ERROR_VARIANCE, rel=5 * math.sqrt(2 / part.size))
+    assert [stream.errors((count,)).shape for count in (0, 1, 2, 5, 6145)] == [(0,), (1,), (2,), (5,), (6145,)]
     ternary, bits = stream.ternary(50, 4096)
     assert np.bincount(ternary.reshape(-1) + 1) / ternary.size == pytest.approx(
         1 / 3, abs=5 * math.sqrt(2 / 9 / 204_800)

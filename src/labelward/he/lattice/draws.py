@@ -16,13 +16,14 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from labelward.he.lattice.ring import ERROR_BITS, PRIMES, WORD_BITS, Bytes, Int8s, Int64s, Reals
+from labelward.he.lattice.ring import ERROR_BITS, PRIMES, WORD_BITS, Bytes, Int8s, Int64s, Reals, vectors
 from labelward.jit import jit
 from labelward.rng import SecureRandom
 
 SEED_BYTES = 16
 _KEY_BYTES = 32
 _ZEROS = memoryview(bytes(1 << 16))
+_AT_ONCE = 3 << 11  # errors whose words are drawn together, in the nearest cache
 _SPARE = 64  # words beyond those that are wanted; a rejection has a probability of less than 2^-30
 
 
@@ -53,7 +54,7 @@ class Stream:
 
     def uniform(self, polynomials: int, n: int) -> Reals:
         """Return balanced uniform residues [polynomials, 2, n], modulo q0 and q1."""
-        out = np.empty((polynomials, 2, n), dtype=np.float64)
+        out = vectors(polynomials, 2, n)
         for each in out:
             words = self.words(2 * n + _SPARE)
             while _uniform(words, np.array(PRIMES, dtype=np.int64), each) < 0:
@@ -67,7 +68,10 @@ class Stream:
     def small_errors(self, shape: tuple[int, ...]) -> Int8s:
         """Return independent errors in the least memory."""
         out = np.empty(shape, dtype=np.int8)
-        _errors(self.words(out.size), out.reshape(-1))
+        flat = out.reshape(-1)
+        for start in range(0, len(flat), _AT_ONCE):
+            part = flat[start : start + _AT_ONCE]
+            _errors(self.words(2 * -(-len(part) // 3)), part)
         return out
 
     def ternary(self, count: int, n: int) -> tuple[Int8s, Bytes]:
@@ -110,8 +114,19 @@ def _bit_count(word: np.uint64) -> np.int64:
 
 @jit
 def _errors(words: NDArray[np.uint64], out: Int8s) -> None:
+    """Write an error from the 42 low bits of each word, and one from the 21 next bits of each two words."""
+    mask, bits, half = np.uint64((1 << ERROR_BITS) - 1), np.uint64(ERROR_BITS), len(words) // 2
+    _differences(words[: len(out)], out)
+    rest, low, high = out[len(words) :], words[:half], words[half:]
+    for i in range(len(rest)):
+        low[i] = low[i] >> (bits + bits) & mask | high[i] >> bits & (mask << bits)
+    _differences(low[: len(rest)], rest)
+
+
+@jit
+def _differences(words: NDArray[np.uint64], out: Int8s) -> None:
     mask = np.uint64((1 << ERROR_BITS) - 1)
-    for i in range(len(out)):
+    for i in range(len(words)):
         plus, minus = words[i] & mask, words[i] >> np.uint64(ERROR_BITS) & mask
         out[i] = _bit_count(plus) - _bit_count(minus)
 
@@ -136,11 +151,10 @@ def _ternary(words: NDArray[np.uint64], out: Int8s, bits: Bytes) -> int:
     for i in range(count):
         for j in range(n):
             out[i, j] = flat[i * n + j]
-        for place in range(eighth):
-            plus, minus = 0, 0
-            for lane in range(8):
-                value = flat[i * n + lane * eighth + place]
-                plus |= (value == 1) << lane
-                minus |= (value == -1) << lane
-            bits[i, 0, place], bits[i, 1, place] = np.uint8(plus), np.uint8(minus)
+        bits[i] = 0
+        for lane in range(8):
+            for place in range(eighth):
+                value = out[i, lane * eighth + place]
+                bits[i, 0, place] |= np.uint8((value == 1) << lane)
+                bits[i, 1, place] |= np.uint8((value == -1) << lane)
     return used

@@ -22,7 +22,7 @@ from labelward.errors import EncryptionError
 from labelward.he.lattice import loops
 from labelward.he.lattice.digits import PACKED
 from labelward.he.lattice.draws import SEED_BYTES, Stream
-from labelward.he.lattice.ring import PRIMES, Int64s, Reals, Ring, ring
+from labelward.he.lattice.ring import PRIMES, Int64s, Reals, Ring, ring, vectors
 from labelward.he.lattice.words import pack, packed_size, unpack
 from labelward.rng import SecureRandom
 
@@ -140,7 +140,8 @@ def open_keys(n: int, secrets: int, data: bytes, *, rows: bool = True) -> Public
     rotated = np.empty((number.masks, secrets, 2, n), dtype=np.int64)
     loops.rotate(p0, rotated)
     loops.to_values(made, p0)
-    packing = np.ascontiguousarray(np.concatenate([w[:, None], v], axis=1))
+    packing = vectors(number.packed, 1 + secrets, 2, n)
+    packing[:, :1], packing[:, 1:] = w[:, None], v
     return PublicElements(ring=made, masks=p1, bodies=p0, rotated=rotated, packing=packing, data=data)
 
 

@@ -29,7 +29,7 @@ from labelward.he.lattice.digits import Digits, digits_of, places, sums_together
 from labelward.he.lattice.draws import SEED_BYTES, Stream
 from labelward.he.lattice.key_material import PublicElements, Secrets
 from labelward.he.lattice.levels import LevelChoice, best_spacing
-from labelward.he.lattice.ring import PRIMES, Q0, Q1, Int64s, Reals
+from labelward.he.lattice.ring import PRIMES, Q0, Q1, Int64s, Reals, vectors
 from labelward.he.lattice.row_data import (
     HEAD_BYTES,
     OWN_SEALED,
@@ -182,9 +182,9 @@ class LatticePublicKey(PublicKey):
         """Return a·s_k + error of new polynomials a = p1·u + e1, made with the public elements alone."""
         elements, n, stream = self.elements, self.bits, Stream.secret(self.protection)
         blocks, sets = -(-rows // n), set_count(digits, elements.secrets)
-        products, a = np.empty((blocks, digits.total, 2, n)), np.empty((blocks, sets, 2, n))
+        products, a = vectors(blocks, digits.total, 2, n), vectors(blocks, sets, 2, n)
         _, bits = stream.ternary(blocks * sets, n)
-        masks = np.empty((blocks * sets, 2, n))
+        masks = vectors(blocks * sets, 2, n)
         loops.mask_values(elements.ring, bits, masks)
         small = np.repeat(stream.errors((blocks, sets, n))[:, :, None].astype(np.float64), 2, axis=2)
         loops.to_values(elements.ring, small)
@@ -293,7 +293,7 @@ class LatticePrivateKey(PrivateKey):
     def _times_secrets(self, a: Reals, total: int) -> Reals:
         """Return a·s_k [blocks, K, 2, n] of the polynomials [blocks, sets, 2, n]; all are values."""
         secrets = self._key.elements.secrets
-        out = np.empty((len(a), total, 2, a.shape[-1]))
+        out = vectors(len(a), total, 2, a.shape[-1])
         for block in range(len(a)):
             for k in range(total):
                 secret = self._secrets.rows[k % secrets]

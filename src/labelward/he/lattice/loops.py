@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.lattice.ring import PRIMES, Bytes, Int8s, Int64s, Reals, Ring, balanced
+from labelward.he.lattice.digits import PACKED
+from labelward.he.lattice.ring import LANES, PRIMES, Bytes, Int8s, Int64s, Reals, Ring, balanced
 from labelward.he.lattice.transform_ir import (
+    add_four,
     add_integers,
     add_product,
     divide,
@@ -23,6 +25,7 @@ from labelward.he.lattice.transform_ir import (
     inverse,
     multiply_values,
     rint,
+    sum_signed,
 )
 from labelward.jit import jit
 
@@ -33,7 +36,16 @@ _Q0, _Q1 = PRIMES
 _BACK = float(balanced(pow(_Q1, -1, _Q0), _Q0))
 #: Rows of a sum in one block from which on a transform is cheaper than shifted additions.
 DENSE = 13
+_PART = 512  # residues of a polynomial that are multiplied by all keys before the next ones
 SETTLE = 1 << 13  # residues below 2^49 that may be added up before 2^63
+
+
+@jit
+def scratch(count: int) -> Any:
+    """Return undefined reals that begin with a line of the cache, as :func:`~labelward.he.lattice.ring.vectors` do."""
+    room = np.empty(count + LANES)
+    start = -(room.ctypes.data // 8) % LANES
+    return room[start : start + count]
 
 
 @jit
@@ -61,7 +73,7 @@ def multiply_all(ring: Ring, x: Reals, w: Reals, out: Reals) -> None:
 
 @jit
 def add_products(ring: Ring, x: Reals, w: Reals, total: Reals) -> None:
-    """Add x·w for arrays [..., 2, n] of one shape to ``total``, which stays below 1.6·q."""
+    """Add x·w for arrays [..., 2, n] of one shape to ``total``, which stays below 1.3·q."""
     n = ring.n
     left, right, target = x.reshape(-1, 2, n), w.reshape(-1, 2, n), total.reshape(-1, 2, n)
     for i in range(len(left)):
@@ -73,7 +85,7 @@ def add_products(ring: Ring, x: Reals, w: Reals, total: Reals) -> None:
 def to_values(ring: Ring, x: Reals) -> None:
     """Transform each polynomial [..., 2, n] in place; the result is [n/8, 8], flat, and balanced."""
     n = ring.n
-    flat, out = x.reshape(-1, 2, n), np.empty((n // 8, 8))
+    flat, out = x.reshape(-1, 2, n), scratch(n).reshape(n // 8, 8)
     for i in range(len(flat)):
         for prime in range(2):
             t = ring.transforms[prime]
@@ -85,14 +97,14 @@ def to_values(ring: Ring, x: Reals) -> None:
 
 @jit
 def to_coefficients(ring: Ring, x: Reals, out: Reals) -> None:
-    """Transform values [..., 2, n], at most 1.6·q, to balanced coefficients; ``x`` stays, unless it is ``out``."""
+    """Transform values [..., 2, n], at most 1.3·q, to balanced coefficients; ``x`` stays, unless it is ``out``."""
     n = ring.n
-    flat, target, scratch = x.reshape(-1, 2, n), out.reshape(-1, 2, n), np.empty((n // 8, 8))
+    flat, target, values = x.reshape(-1, 2, n), out.reshape(-1, 2, n), scratch(n)
     for i in range(len(flat)):
         for prime in range(2):
             t = ring.transforms[prime]
-            scratch.reshape(-1)[:] = flat[i, prime]
-            inverse(n, scratch, target[i, prime], t.constants, t.first_back, t.later_back)
+            values[:] = flat[i, prime]
+            inverse(n, values.reshape(n // 8, 8), target[i, prime], t.constants, t.first_back, t.later_back)
 
 
 @jit
@@ -234,10 +246,10 @@ def sum_blocks(
         a: the blocks' polynomials [blocks, sets, 2, n] as values; ``shifted``: see :func:`doubled`.
         dense: rows of a cell in one block from which on they are transformed.
         values, coefficients: the sums [cells, sets, 2, n], in two parts; ``added`` [cells] counts the
-            shifted additions whose sum is not reduced, and is 0 where there are none.
+            shifted additions whose sum is not reduced, and is 0 where the second part is not made yet.
     """
     n, sets = ring.n, a.shape[1]
-    eighth, scratch = n // 8, np.empty((n // 8, 8))
+    eighth, indicator = n // 8, scratch(n).reshape(n // 8, 8)
     low, high = eighth - 1, 0  # the degree is a power of two
     while eighth >> high > 1:
         high += 1
@@ -260,12 +272,14 @@ def sum_blocks(
                     if sets == 1:
                         factor = a[block, 0, prime].reshape(eighth, 8)
                         total = values[cell, 0, prime].reshape(eighth, 8)
-                        forward_add(n, bits, scratch, factor, total, t.constants, t.bits, t.later)
+                        forward_add(n, bits, indicator, factor, total, t.constants, t.bits, t.later)
                         continue
-                    forward_signs(n, bits, nothing, scratch, t.constants, t.bits, t.later)
+                    forward_signs(n, bits, nothing, indicator, t.constants, t.bits, t.later)
                     for each in range(sets):
-                        add_product(n, scratch, a[block, each, prime], values[cell, each, prime], t.constants)
+                        add_product(n, indicator, a[block, each, prime], values[cell, each, prime], t.constants)
             elif last > at:
+                if not added[cell]:
+                    coefficients[cell] = 0
                 for i in range(last - at):
                     starts[i] = n - (order[at + i] - begin)
                 for each in range(sets):
@@ -304,7 +318,7 @@ def seal_polynomial(ring: Ring, values: Reals, mask: Reals, public: Reals, error
     ``values`` [2, n] are destroyed, ``mask`` [2, n] are the values of u, ``public`` [2, n] those of p1, ``errors`` [n]
     is e1.
     """
-    sums = np.empty((2, ring.n))
+    sums = scratch(2 * ring.n).reshape(2, ring.n)
     _mask(ring, values, mask, public, sums)
     _divide_masked(ring, sums, errors, out)
 
@@ -312,27 +326,25 @@ def seal_polynomial(ring: Ring, values: Reals, mask: Reals, public: Reals, error
 @jit
 def seal_sums(
     ring: Ring, first: int, values: Reals, coefficients: Int64s, added: Int64s, words: Int64s, pairs: Int64s,
-    masks: Int8s, masked: Reals, elements: Reals, rotated: Int64s, errors: Int8s, flood: Int64s, chunks: Reals,
+    masks: Int8s, masked: Reals, elements: Reals, rotated: Int64s, errors: Int8s, flood: Int64s, polynomials: Reals,
     sealed: Int64s,
 ) -> None:  # fmt: skip
-    """Seal a few sums and lay them out to be packed.
+    """Seal a few sums.
 
     Args:
         first: number of the first of them, by which words, pairs, errors, flooding and ``sealed`` are counted.
-        values, coefficients: their polynomials [sums, sets, 2, n] in two parts, the second of which is 0 where
-            ``added`` [sums] is; both are destroyed.
+        values, coefficients: their polynomials [sums, sets, 2, n] in two parts, the second of which is undefined where
+            ``added`` [sums] is 0; the first is destroyed.
         words: of all sums [.., K, 2]; sets have as many of the K as ``rotated`` has secrets, the last one the rest.
         pairs: [.., sets, 2], the numbers of u and p1 that each takes.
         masks, masked: the u [.., n], as coefficients, and as values [.., 2, n].
         elements, rotated: the p1 [M, 2, n], and the p0 [M, secrets, 2, n] of :func:`rotate`.
         errors, flood: the e1 [.., sets, n] and f [.., K].
-        chunks: out [sets, windows, r, n], see :func:`place_chunks`.
+        polynomials: out [sets, .., n], balanced coefficients modulo q0.
         sealed: out [.., K], modulo q0.
     """
     n, total = ring.n, words.shape[1]
-    sums, out = np.empty((2, n)), np.empty(n)
-    positions = chunks.shape[2]
-    signs, used = np.empty(n, np.int64), np.empty(n, np.int64)
+    sums, secrets = scratch(2 * n).reshape(2, n), rotated.shape[1]
     for i in range(len(values)):
         at = first + i
         for each in range(values.shape[1]):
@@ -341,17 +353,14 @@ def seal_sums(
             if added[i]:
                 for prime in range(2):
                     add_integers(n, sums[prime], coefficients[i, each, prime], ring.transforms[prime].constants)
-            _divide_masked(ring, sums, errors[at, each], out)
-            place_chunks(out, at % positions * (n // positions), 1, chunks[each, at // positions])
-            start = each * rotated.shape[1]
-            stop = min(start + rotated.shape[1], total)
-            negative = 0
-            for m in range(n):
-                signs[m] = -(masks[mask, m] < 0)
-                used[m] = -(masks[mask, m] != 0)
-                negative -= signs[m]
-            for k in range(start, stop):
-                _seal_word(words[at, k], signs, used, negative, rotated[which, k - start], flood[at, k], sealed[at, k:])
+            _divide_masked(ring, sums, errors[at, each], polynomials[each, at])
+    for which in range(len(rotated)):  # whose words stay near for all sums that take them
+        for k in range(total):
+            each = k // secrets
+            for at in range(first, first + len(values)):
+                mask, own = pairs[at, each]
+                if own == which:
+                    _seal_word(words[at, k], masks[mask], rotated[which, k % secrets], flood[at, k], sealed[at, k:])
 
 
 @jit
@@ -371,18 +380,10 @@ def _divide_masked(ring: Ring, sums: Reals, errors: Int8s, out: Reals) -> None:
 
 
 @jit
-def _seal_word(
-    word: Int64s, signs: Int64s, used: Int64s, negative: int, rotated: Int64s, flood: int, out: Int64s
-) -> None:
-    """Mask a word [2] by [p0·u]_0 and flooding, and divide by q1, modulo q0.
-
-    ``signs`` has all bits set where u is -1, and ``used`` where it is not 0, so that no product is needed: ~x + 1 is
-    -x, and the ones are ``negative``.
-    """
-    first, second = np.int64(negative), np.int64(negative)
-    for i in range(len(signs)):
-        first += (rotated[0, i] ^ signs[i]) & used[i]
-        second += (rotated[1, i] ^ signs[i]) & used[i]
+def _seal_word(word: Int64s, mask: Int8s, rotated: Int64s, flood: int, out: Int64s) -> None:
+    """Mask a word [2] by [p0·u]_0 and flooding, and divide by q1, modulo q0; ``mask`` is u."""
+    n = len(mask)
+    first, second = sum_signed(n, mask, rotated[0]), sum_signed(n, mask, rotated[1])
     first = (first % _Q0 + word[0] + flood % _Q0) % _Q0
     second = (second % _Q1 + word[1] + flood % _Q1) % _Q1
     high, low = first - _Q0 if first > _Q0 // 2 else first, second - _Q1 if second > _Q1 // 2 else second
@@ -401,61 +402,83 @@ def rotate(coefficients: Reals, out: Int64s) -> None:
 
 
 @jit
-def place_chunks(sealed: Reals, base: int, spacing: int, chunks: Reals) -> None:
-    """Lay the chunks of one sealed polynomial [n] at its window of ``chunks`` [r, n]; spacing 1: it serves one sum.
+def lay_chunk(j: int, sealed: Reals, base: int, spacing: int, chunk: Reals) -> None:
+    """Lay chunk j of a sealed polynomial [n] at its window of ``chunk`` [n]; spacing 1: it serves one sum.
 
     Coefficient v < R of its product with a secret is Σ A[v - i]·s[i]; chunk j, of length c = n/r, lies at the
     coefficients base + t, -c < t < R, so that its product with chunk j of s has that part of the sum at base + v.
     """
-    r, n = chunks.shape
-    size = n // r
-    lowest = max(1 - size, -base)  # below it a coefficient comes round, and X^n is -1
-    for j in range(r):
-        end = n - j * size
-        for t in range(1 - size, lowest):
-            chunks[j, n + base + t] = sealed[end + t]
-        for t in range(lowest, spacing if j else 0):
-            chunks[j, base + t] = -sealed[end + t]
-    for t in range(spacing):
-        chunks[0, base + t] = sealed[t]
+    n = len(chunk)
+    size = n // PACKED
+    end, turned = n - j * size, max(0, size - 1 - base)  # so many coefficients come round, and X^n is -1
+    start = size - 1 - turned  # of what lies below base
+    _write(sealed[end + 1 - size : end + 1 - size + turned], chunk[n - turned :], 1.0)
+    _write(sealed[end - start : end], chunk[base - start : base], -1.0)
+    if j:
+        _write(sealed[end : end + spacing], chunk[base : base + spacing], -1.0)
+    else:
+        _write(sealed[:spacing], chunk[base : base + spacing], 1.0)
 
 
 @jit
-def pack_chunks(ring: Ring, chunks: Reals, keys: Reals, places: Int64s, packed: Int64s, taken: Int64s) -> None:
-    """Switch the chunks of sums to the packing key, and divide by q1; each window holds sums at all ``places``.
+def _write(source: Reals, target: Reals, sign: float) -> None:
+    for i in range(len(source)):
+        target[i] = sign * source[i]
+
+
+@jit
+def pack_polynomials(
+    ring: Ring, sealed: Reals, spacing: int, keys: Reals, places: Int64s, packed: Int64s, taken: Int64s
+) -> None:
+    """Switch sealed polynomials to the packing key, 32 at most in one, and divide by q1.
 
     Args:
-        chunks: [windows, r, n], see :func:`place_chunks`.
+        sealed: [count, n], each of which serves R sums.
         keys: [r, 1 + secrets, 2, n]: the shared elements, and the one of each secret, as values. They are read once
-            for all windows, since they do not fit any cache.
-        packed: out [windows, n]: the shared polynomials modulo q0.
+            for all that is packed, since they do not fit any cache.
+        places: of the sums in a packed polynomial.
+        packed: out [few, n]: the shared polynomials modulo q0.
         taken: out [sums, k]: what each sum's words lose, modulo q0; k ≤ secrets.
     """
-    n, windows, r, k = ring.n, len(chunks), chunks.shape[1], taken.shape[1]
-    plain = np.empty((2, windows, 1 + k, n))
-    totals, scratch = np.empty((windows, 1 + k, n // 8, 8)), np.empty((windows, n // 8, 8))
+    n, few, k, each_takes = ring.n, len(packed), taken.shape[1], len(places) // spacing
+    plain = scratch(2 * few * (1 + k) * n).reshape(2, few, 1 + k, n)
+    totals, chunk = scratch(2 * few * (1 + k) * n).reshape(2, few, 1 + k, n), scratch(n)
+    values, apart, part = scratch(2 * few * 4 * n).reshape(2, few, 4, n), keys.shape[1] * 2 * n, min(n, _PART)
+    totals[:] = 0.0
+    for j in range(0, PACKED, 4):
+        for i in range(few):
+            own = sealed[i * each_takes : (i + 1) * each_takes]
+            for near in range(4):
+                chunk[:] = 0.0
+                for at in range(len(own)):
+                    lay_chunk(j + near, own[at], places[at * spacing], spacing, chunk)
+                for prime in range(2):
+                    t = ring.transforms[prime]
+                    forward(n, chunk, values[prime, i, near].reshape(n // 8, 8), t.constants, t.first, t.later)
+        for prime in range(2):
+            t = ring.transforms[prime]
+            for at in range(0, n, part):
+                for each in range(1 + k):
+                    key = keys[j, each, prime, at:]
+                    for i in range(few):
+                        add_four(
+                            part, values[prime, i, 0, at:], n, key, apart, totals[prime, i, each, at:], t.constants
+                        )
     for prime in range(2):
         t = ring.transforms[prime]
-        totals[:] = 0.0
-        for j in range(r):
-            for window in range(windows):
-                forward(n, chunks[window, j], scratch[window], t.constants, t.first, t.later)
+        for i in range(few):
             for each in range(1 + k):
-                for window in range(windows):
-                    add_product(n, scratch[window], keys[j, each, prime], totals[window, each], t.constants)
-        for window in range(windows):
-            for each in range(1 + k):
-                target = plain[prime, window, each]
-                inverse(n, totals[window, each], target, t.constants, t.first_back, t.later_back)
+                target = plain[prime, i, each]
+                inverse(n, totals[prime, i, each].reshape(n // 8, 8), target, t.constants, t.first_back, t.later_back)
     back = np.array([_BACK])
-    for window in range(windows):
-        divide(n, plain[0, window, 0], plain[1, window, 0], back, plain[0, window, 0], ring.transforms[0].constants)
-        for i in range(n):
-            packed[window, i] = residue(plain[0, window, 0, i], _Q0)
-        first = window * len(places)
+    for i in range(few):
+        divide(n, plain[0, i, 0], plain[1, i, 0], back, plain[0, i, 0], ring.transforms[0].constants)
+        for x in range(n):
+            packed[i, x] = residue(plain[0, i, 0, x], _Q0)
+        first = i * len(places)
         for u in range(min(len(places), len(taken) - first)):
             for each in range(k):
-                pair = plain[0, window, 1 + each, places[u]], plain[1, window, 1 + each, places[u]]
+                pair = plain[0, i, 1 + each, places[u]], plain[1, i, 1 + each, places[u]]
                 taken[first + u, each] = residue(divided(pair[0], pair[1]), _Q0)
 
 
@@ -469,13 +492,14 @@ def open_packed(
     """
     n, t = ring.n, ring.transforms[0]
     q, back = t.constants[0], t.constants[1]
-    x, values, scratch, plain = np.empty(n), np.empty((n // 8, 8)), np.empty((n // 8, 8)), np.empty(n)
+    x, plain = scratch(n), scratch(n)
+    values, found_values = scratch(n).reshape(n // 8, 8), scratch(n).reshape(n // 8, 8)
     for i in range(n):
         x[i] = reduced(np.float64(packed[i]), q, back)
     forward(n, x, values, t.constants, t.first, t.later)
     for k in range(words.shape[1]):
-        multiply_values(n, values, secrets[k], scratch, t.constants)
-        inverse(n, scratch, plain, t.constants, t.first_back, t.later_back)
+        multiply_values(n, values, secrets[k], found_values, t.constants)
+        inverse(n, found_values, plain, t.constants, t.first_back, t.later_back)
         for u in range(len(words)):
             found = reduced(np.float64(words[u, k]) + plain[places[u]], q, back)
             out[u, k] = np.int64(rint(found / step))

@@ -1,14 +1,15 @@
 """The ring Z[X]/(X^N + 1) modulo q0·q1: constants, and tables of its number-theoretic transforms.
 
 A residue is a *balanced* integer in a double, |x| ≤ q/2 up to rounding, and a product is
-h = x·w, l = fma(x, w, -h), k = rint(h/q), fma(-k, q, h) + l. With |x| = B·q and |w| ≤ q/2 the result is
-at most (1/2 + 3·B/32)·q: h/q is wrong by B/16 at most, since q < 2^49, and |l| ≤ B·q/32. Every intermediate is an
-integer below 2^53, hence exact, as long as B < 16.
+h = x·w, l = fma(x, w, -h), k ≈ x·w/q, fma(-k, q, h) + l, where k is fma(x, w/q, c) - c with c = 3·2^51: the sum has
+no digits behind the point. With |x| = B·q and |w| ≤ q/2 the quotient is wrong by B/32 at most before it is rounded,
+since q < 2^49 and 1/q is a double almost exactly, so that the result is at most (1/2 + B/31)·q. Every intermediate is
+an integer below 2^53, hence exact, and the quotient at most 2^51, hence rounded to an integer, as long as B < 8.
 
 *Transform.* N = 8^p. Three levels of X^n - c = (X^(n/2) - r)(X^(n/2) + r), r² = c, split the ring into eight of degree
 N/8, which become the eight lanes of a vector; all further levels work on whole vectors. A transformed polynomial is
-float64 [N/8, 8], a plain one float64 [N] of coefficients. From |x| ≤ q/2 twelve levels lead to B < 12, without any
-correction in between; the inverse reduces what it has added after every three levels.
+float64 [N/8, 8], a plain one float64 [N] of coefficients. From |x| ≤ q/2 twelve levels lead to B < 8, without any
+correction in between; the inverse reduces three of eight values every three levels, and all stay below 1.4·q.
 
 Reference: J. Cooley, J. Tukey (1965); the product with a fused multiply-add is as in J. van der Hoeven, G. Lecerf,
 G. Quintin, *Modular SIMD arithmetic in Mathemagix*, ACM TOMS 43 (2016), section 3.
@@ -17,6 +18,7 @@ G. Quintin, *Modular SIMD arithmetic in Mathemagix*, ACM TOMS 43 (2016), section
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
@@ -43,6 +45,7 @@ LOG_MODULUS = math.log2(Q0) + math.log2(Q1)
 assert all(q < 1 << WORD_BITS and q % (2 * SECURE_DEGREE) == 1 for q in PRIMES)
 assert Q0 != Q1
 assert LOG_MODULUS <= 109
+assert all(abs(Fraction(1 / q) * q - 1) < Fraction(1, 1 << 60) for q in PRIMES)  # as if no digit were lost
 assert all(8 ** round(math.log(n, 8)) == n for n in (SECURE_DEGREE, SMALL_DEGREE))
 
 
@@ -51,7 +54,8 @@ class Transform(NamedTuple):
 
     Attributes:
         constants: float64 [4]: q, 1/q, 1/n modulo q, and nothing.
-        first, first_back: float64 [7]: factors of the first three levels, and their inverses.
+        first, first_back: float64 [7]: factors of the first three levels, and their inverses, of which the
+            first one is times 1/n.
         later, later_back: float64 [blocks, 7, 8]: those of each further pass, one block after the other.
         bits: float64 [256, 8]: the first three levels of Σ X^(i·n/8) over the set bits i of a byte.
     """
@@ -69,6 +73,14 @@ class Ring(NamedTuple):
 
     n: int
     transforms: tuple[Transform, Transform]
+
+
+def vectors(*shape: int) -> Reals:
+    """Return zeros that begin with a line of the cache; else each vector would lie in two lines."""
+    size = math.prod(shape)
+    room = np.zeros(size + LANES)
+    start = -room.ctypes.data // room.itemsize % LANES
+    return room[start : start + size].reshape(shape)
 
 
 def balanced(number: int, q: int) -> int:
@@ -120,20 +132,27 @@ def _transform(n: int, q: int) -> Transform:
             for block in range(below):
                 lanes = [factors(3 * step, lane * below + block, sign) for lane in range(LANES)]
                 blocks.append(np.array(lanes, dtype=object).T.tolist())
-    first = factors(0, 0, 1)
+    first, first_back, share = factors(0, 0, 1), factors(0, 0, -1), pow(n, -1, q)
+    first_back[0] = balanced(first_back[0] * share, q)
     return Transform(
-        constants=np.array([q, 1 / q, balanced(pow(n, -1, q), q), 0.0], dtype=np.float64),
+        constants=np.array([q, 1 / q, balanced(share, q), 0.0], dtype=np.float64),
         first=np.array(first, dtype=np.float64),
-        first_back=np.array(factors(0, 0, -1), dtype=np.float64),
-        later=np.array(later[1], dtype=np.float64).reshape(-1, 7, LANES),
-        later_back=np.array(later[-1], dtype=np.float64).reshape(-1, 7, LANES),
+        first_back=np.array(first_back, dtype=np.float64),
+        later=_table(later[1]),
+        later_back=_table(later[-1]),
         bits=_bit_table(first, q),
     )
 
 
+def _table(factors: list[list[list[int]]]) -> Reals:
+    table = vectors(len(factors), 7, LANES)
+    table[:] = np.array(factors, dtype=np.float64).reshape(table.shape)
+    return table
+
+
 def _bit_table(first: list[int], q: int) -> Reals:
     """Return what the first three levels make of each byte of 0/1 coefficients at distance n/8."""
-    table = np.empty((256, LANES), dtype=np.float64)
+    table = vectors(256, LANES)
     for byte in range(256):
         values, used = [byte >> i & 1 for i in range(LANES)], 0
         for down in range(3):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from labelward.errors import EncryptionError
 from labelward.he.lattice.digits import Digits
 from labelward.he.lattice.draws import SEED_BYTES, Stream
 from labelward.he.lattice.key_material import balanced_residues, unsigned
-from labelward.he.lattice.ring import Int64s, Reals
+from labelward.he.lattice.ring import Int64s, Reals, vectors
 from labelward.he.lattice.words import pack, packed_size, unpack
 
 #: Version of the blocks' format, and the forms of what follows.
@@ -55,7 +53,7 @@ class RowData:
 
 def expand(seeds: bytes, n: int) -> Reals:
     """Return the uniform polynomials [seeds, 2, n] of seeds of 16 bytes, as values."""
-    out = np.empty((len(seeds) // SEED_BYTES, 2, n), dtype=np.float64)
+    out = vectors(len(seeds) // SEED_BYTES, 2, n)
     for i in range(len(out)):
         out[i] = Stream.public(seeds[i * SEED_BYTES : (i + 1) * SEED_BYTES], b"rows").uniform(1, n)[0]
     return out

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from labelward.he.lattice import loops
 from labelward.he.lattice.digits import PACKED, Digits, places, sums_together
 from labelward.he.lattice.draws import Stream
 from labelward.he.lattice.key_material import MASKS, PublicElements
-from labelward.he.lattice.ring import Int64s, Reals
+from labelward.he.lattice.ring import Int64s, Reals, vectors
 from labelward.he.lattice.row_data import FORMAT, HEAD_BYTES, PACKED_SUMS, set_count
 from labelward.he.lattice.words import pack, packed_size
 from labelward.he.threads import run_in_threads
@@ -54,15 +54,36 @@ def seal(
     packed = np.empty((-(-cells // PACKED), sets, n), dtype=np.int64)
     sealed = np.empty((cells, digits.total), dtype=np.int64)
     batches = [(i, Stream.secret(protection)) for i in range(0, len(packed), _WINDOWS)]
+    rooms = list[_Room]()
 
     def work(batch: tuple[int, Stream]) -> None:
         i, stream = batch
         part = slice(i * PACKED, min((i + _WINDOWS) * PACKED, cells))
         lists = [term.lists[part] for term in terms]
-        _seal_batch(elements, digits, words[part], terms, lists, stream, packed[i : i + _WINDOWS], sealed[part])
+        room = rooms.pop() if rooms else _Room.of(sets, n)
+        _seal_batch(elements, digits, words[part], terms, lists, stream, room, packed[i : i + _WINDOWS], sealed[part])
+        rooms.append(room)
 
     run_in_threads(workers, work, batches)
     return bytes([FORMAT, PACKED_SUMS]) + pack(packed) + pack(sealed)
+
+
+class _Room(NamedTuple):
+    """Memory that batches of one thread use one after the other: that of new pages would take longer than a product.
+
+    Attributes:
+        sealed: [sets, sums of a batch, n].
+        values, coefficients: [sums, sets, 2, n], the polynomials of a few sums, in two parts.
+    """
+
+    sealed: Reals
+    values: Reals
+    coefficients: Int64s
+
+    @classmethod
+    def of(cls, sets: int, n: int) -> _Room:
+        sums = max(_AT_ONCE // sets, _LEAST), sets, 2, n
+        return cls(vectors(sets, _WINDOWS * PACKED, n), vectors(*sums), vectors(*sums).view(np.int64))
 
 
 def _seal_batch(
@@ -72,6 +93,7 @@ def _seal_batch(
     terms: Sequence[RowTerm],
     lists: Sequence[Int64s],
     stream: Stream,
+    room: _Room,
     packed: Int64s,
     sealed: Int64s,
 ) -> None:
@@ -82,35 +104,34 @@ def _seal_batch(
     masks, bits = stream.ternary(mask_count, n)
     errors = stream.small_errors((count, sets, n))
     flood = stream.flood(digits.flood, count * digits.total).reshape(count, digits.total)
-    masked = np.empty((mask_count, 2, n))
+    masked = vectors(mask_count, 2, n)
     loops.mask_values(ring, bits, masked)
     pairs = np.stack(np.divmod(np.arange(count * sets), MASKS), axis=1).reshape(count, sets, 2)
-    chunks = np.zeros((sets, len(packed), PACKED, n))
-    together = max(_AT_ONCE // sets, _LEAST)
+    together = len(room.values)
     for start in range(0, count, together):
         part = slice(start, min(start + together, count))
-        values, coefficients, added = _sum_polynomials(elements, terms, [each[part] for each in lists], part, sets)
+        values, coefficients, added = _sum_polynomials(elements, terms, [each[part] for each in lists], room, part)
         loops.seal_sums(
             ring, start, values, coefficients, added, words, pairs, masks, masked, elements.masks, elements.rotated,
-            errors, flood, chunks, sealed,
+            errors, flood, room.sealed, sealed,
         )  # fmt: skip
     for each in range(sets):
         own = slice(each * secrets, min((each + 1) * secrets, digits.total))
         polynomials = np.empty((len(packed), n), dtype=np.int64)
         taken = np.empty((count, own.stop - own.start), dtype=np.int64)
-        loops.pack_chunks(ring, chunks[each], elements.packing, places(n, 1), polynomials, taken)
+        loops.pack_polynomials(ring, room.sealed[each, :count], 1, elements.packing, places(n, 1), polynomials, taken)
         packed[:, each] = polynomials
         sealed[:, own] -= taken
     loops.settle_first(sealed)
 
 
 def _sum_polynomials(
-    elements: PublicElements, terms: Sequence[RowTerm], lists: Sequence[Int64s], part: slice, sets: int
+    elements: PublicElements, terms: Sequence[RowTerm], lists: Sequence[Int64s], room: _Room, part: slice
 ) -> tuple[Reals, Int64s, Int64s]:
     """Return the polynomials of a few sums [sums, sets, 2, n], values and coefficients, and who has the latter."""
-    count, n = part.stop - part.start, elements.ring.n
-    values, coefficients = np.zeros((count, sets, 2, n)), np.zeros((count, sets, 2, n), dtype=np.int64)
-    added = np.zeros(count, dtype=np.int64)
+    count = part.stop - part.start
+    values, coefficients, added = room.values[:count], room.coefficients[:count], np.zeros(count, dtype=np.int64)
+    values[:] = 0.0
     for term, own in zip(terms, lists, strict=True):
         progress = own[:, 0].copy()
         for segment in term.segments:

@@ -25,7 +25,7 @@ from labelward.he.lattice.ciphertexts import PolynomialRows
 from labelward.he.lattice.digits import Digits, digits_of, places, sums_together
 from labelward.he.lattice.draws import SEED_BYTES, Stream
 from labelward.he.lattice.key_material import MASKS, PublicElements
-from labelward.he.lattice.ring import Int64s, Reals
+from labelward.he.lattice.ring import Int64s, Reals, vectors
 from labelward.he.lattice.row_data import (
     FORMAT,
     HEAD_BYTES,
@@ -252,29 +252,28 @@ def _seal_batch(
     windows = -(-count // spacing)
     at = places(n, spacing)
     _, bits = stream.ternary(-(-windows * sets // MASKS), n)
-    masked = np.empty((len(bits), 2, n))
+    masked = vectors(len(bits), 2, n)
     loops.mask_values(ring, bits, masked)
     errors = stream.small_errors((windows, sets, n))
     flood = stream.flood(digits.flood, windows * k * spacing).reshape(windows, k, spacing)
-    chunks = np.zeros((sets, len(packed), elements.packing.shape[0], n))
-    found, out = np.empty((k, spacing), np.int64), np.empty(n)
-    each_polynomial = len(at) // spacing
+    hidden = vectors(sets, windows, n)
+    found = np.empty((k, spacing), np.int64)
     for first in range(0, windows, _TOGETHER):
         few = min(_TOGETHER, windows - first)
-        a, words = np.zeros((few, sets, 2, n)), np.zeros((few, spacing, k, 2), dtype=np.int64)
+        a, words = vectors(few, sets, 2, n), np.zeros((few, spacing, k, 2), dtype=np.int64)
         for term, own in zip(terms, lists, strict=True):
             cells = own[first * spacing : (first + few) * spacing]
             for held in term.segments:
                 spaced_loops.add_windows(ring, term.order, cells, held.bounds, spacing, held.a, held.words, a, words)
         for window in range(first, first + few):
-            polynomial, place = divmod(window, each_polynomial)
             for each in range(sets):
                 used, which = divmod(window * sets + each, MASKS)
                 digit = slice(each * secrets, min((each + 1) * secrets, k))
                 bodies, mask = elements.bodies[which, : digit.stop - digit.start], masked[used]
                 values = a[window - first, each]
-                loops.seal_polynomial(ring, values, mask, elements.masks[which], errors[window, each], out)
-                loops.place_chunks(out, int(at[place * spacing]), spacing, chunks[each, polynomial])
+                loops.seal_polynomial(
+                    ring, values, mask, elements.masks[which], errors[window, each], hidden[each, window]
+                )
                 spaced_loops.seal_coefficients(
                     ring, words[window - first, :, digit], mask, bodies, flood[window, digit], found[digit]
                 )
@@ -284,7 +283,7 @@ def _seal_batch(
         digit = slice(each * secrets, min((each + 1) * secrets, k))
         polynomials = np.empty((len(packed), n), dtype=np.int64)
         taken = np.empty((count, digit.stop - digit.start), dtype=np.int64)
-        loops.pack_chunks(ring, chunks[each], elements.packing, at, polynomials, taken)
+        loops.pack_polynomials(ring, hidden[each], spacing, elements.packing, at, polynomials, taken)
         packed[:, each] = polynomials
         sealed[:, digit] -= taken
     loops.settle_first(sealed)

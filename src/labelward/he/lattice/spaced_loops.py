@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from labelward.he.lattice.loops import SETTLE, Int32s, divided, product, reduced, residue, settle, to_coefficients
+from labelward.he.lattice.loops import (
+    SETTLE,
+    Int32s,
+    divided,
+    product,
+    reduced,
+    residue,
+    scratch,
+    settle,
+    to_coefficients,
+)
 from labelward.he.lattice.ring import PRIMES, Int64s, Reals, Ring
 from labelward.he.lattice.transform_ir import (
     add_product,
@@ -68,7 +78,7 @@ def add_windows(
     eighth, low, high = n // 8, n // 8 - 1, 0
     while eighth >> high > 1:
         high += 1
-    scratch, bits, nothing = np.empty((eighth, 8)), np.empty(eighth, np.uint8), np.zeros(eighth, np.uint8)
+    indicator, bits, nothing = scratch(n).reshape(eighth, 8), np.empty(eighth, np.uint8), np.zeros(eighth, np.uint8)
     progress, added, width = np.empty(len(lists), np.int64), np.zeros(len(total), np.int64), 2 * words.shape[2]
     for cell in range(len(lists)):  # rows of earlier blocks are passed over
         first, stop = lists[cell]
@@ -104,11 +114,11 @@ def add_windows(
                 t = ring.transforms[prime]
                 if sets == 1:
                     factor, out = a[block, 0, prime].reshape(eighth, 8), total[window, 0, prime].reshape(eighth, 8)
-                    forward_add(n, bits, scratch, factor, out, t.constants, t.bits, t.later)
+                    forward_add(n, bits, indicator, factor, out, t.constants, t.bits, t.later)
                     continue
-                forward_signs(n, bits, nothing, scratch, t.constants, t.bits, t.later)
+                forward_signs(n, bits, nothing, indicator, t.constants, t.bits, t.later)
                 for each in range(sets):
-                    add_product(n, scratch, a[block, each, prime], total[window, each, prime], t.constants)
+                    add_product(n, indicator, a[block, each, prime], total[window, each, prime], t.constants)
     settle(sums)
 
 
@@ -135,7 +145,7 @@ def seal_coefficients(ring: Ring, sums: Int64s, mask: Reals, bodies: Reals, floo
     ``mask`` [2, n] is u and ``bodies`` [k, 2, n] the p0_k, as values; ``flood`` [k, R].
     """
     n, (spacing, digits, _) = ring.n, sums.shape
-    values, masks = np.empty((n // 8, 8)), np.empty((2, n))
+    values, masks = scratch(n).reshape(n // 8, 8), scratch(2 * n).reshape(2, n)
     for k in range(digits):
         for prime in range(2):
             t = ring.transforms[prime]

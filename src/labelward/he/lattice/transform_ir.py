@@ -25,6 +25,8 @@ F64, I64, I32, I8 = ir.DoubleType(), ir.IntType(64), ir.IntType(32), ir.IntType(
 VECTOR = ir.VectorType(F64, _LANES)
 _VECTORS, _NUMBERS, _BYTES = VECTOR.as_pointer(), F64.as_pointer(), I8.as_pointer()
 _UNDEFINED = ir.Constant(VECTOR, ir.Undefined)
+#: 3·2^51: what is added to it, and is at most 2^51, is rounded to an integer. So one instruction multiplies and rounds.
+_ROUNDING = ir.Constant(VECTOR, [float(3 << 51)] * _LANES)
 
 
 def _i64(number: Any) -> Any:
@@ -32,13 +34,12 @@ def _i64(number: Any) -> Any:
 
 
 class _Arithmetic:
-    """Residues modulo q in vectors."""
+    """Residues modulo q in vectors; what they may be at most stands in ``ring.py``."""
 
     def __init__(self, builder: ir.IRBuilder, constants: Any) -> None:
         self.b = builder
         kind = ir.FunctionType(VECTOR, [VECTOR] * 3)
         self._fma = insert(builder.module, kind, "llvm.fma.v8f64")
-        self._rint = insert(builder.module, ir.FunctionType(VECTOR, [VECTOR]), "llvm.rint.v8f64")
         self.q, self.inverse, self.scale = (self.splat(constants, i) for i in range(3))
         self.minus_q = builder.fneg(self.q)
 
@@ -47,47 +48,63 @@ class _Arithmetic:
         single = self.b.insert_element(_UNDEFINED, value, ir.Constant(I32, 0))
         return self.b.shuffle_vector(single, _UNDEFINED, ir.Constant(ir.VectorType(I32, _LANES), [0] * _LANES))
 
-    def round(self, x: Any) -> Any:
-        return self.b.call(self._rint, [x])
+    def fma(self, x: Any, y: Any, z: Any) -> Any:
+        return self.b.call(self._fma, [x, y, z])
+
+    def rest(self, x: Any, shifted: Any) -> Any:
+        """Return x - k·q, of a quotient k that :data:`_ROUNDING` was added to."""
+        return self.fma(self.b.fsub(shifted, _ROUNDING), self.minus_q, x)
+
+    def reduce(self, x: Any) -> Any:
+        return self.rest(x, self.fma(x, self.inverse, _ROUNDING))
 
     def product(self, x: Any, w: Any, plus: Any = None) -> Any:
         """Return x·w modulo q, or x·w + plus."""
-        b = self.b
-        high = b.fmul(x, w)
-        low = b.call(self._fma, [x, w, b.fneg(high)])
-        quotient = b.fmul(high, self.inverse)
+        high = self.b.fmul(x, w)
+        low, rounding = self.fma(x, w, self.b.fneg(high)), _ROUNDING
         if plus is not None:
-            quotient = b.call(self._fma, [plus, self.inverse, quotient])
-            low = b.fadd(low, plus)
-        quotient = self.round(quotient)
-        return b.fadd(b.call(self._fma, [quotient, self.minus_q, high]), low)
+            low, rounding = self.b.fadd(low, plus), self.fma(plus, self.inverse, _ROUNDING)
+        return self.b.fadd(self.rest(high, self.fma(high, self.inverse, rounding)), low)
 
-    def reduce(self, x: Any) -> Any:
-        quotient = self.round(self.b.fmul(x, self.inverse))
-        return self.b.call(self._fma, [quotient, self.minus_q, x])
+    def by(self, x: Any, factor: tuple[Any, Any]) -> Any:
+        """Return x·w modulo q of a factor (w, w/q), whose quotient does not wait for the product."""
+        w, part = factor
+        high = self.b.fmul(x, w)
+        low = self.fma(x, w, self.b.fneg(high))
+        return self.b.fadd(self.rest(high, self.fma(x, part, _ROUNDING)), low)
+
+    def factor(self, w: Any) -> tuple[Any, Any]:
+        return w, self.b.fmul(w, self.inverse)
 
     def times(self, x: Any, w: Any) -> Any:
-        """Return x·w modulo q, balanced; x may be a sum or a difference."""
-        return self.reduce(self.product(self.reduce(x), w))
+        """Return x·w modulo q, balanced."""
+        return self.reduce(self.product(x, w))
 
     def three_levels(self, v: list[Any], factors: Sequence[Any]) -> list[Any]:
         """Split eight values at distance 4, 2 and 1."""
         for down, half in enumerate((4, 2, 1)):
             for node in range(1 << down):
                 for i in range(node * 2 * half, node * 2 * half + half):
-                    high = self.product(v[i + half], factors[(1 << down) - 1 + node])
+                    high = self.by(v[i + half], factors[(1 << down) - 1 + node])
                     v[i], v[i + half] = self.b.fadd(v[i], high), self.b.fsub(v[i], high)
         return v
 
-    def three_levels_back(self, v: list[Any], factors: Sequence[Any]) -> list[Any]:
-        """Undo :meth:`three_levels` up to a factor of eight; what was only added is reduced at the end."""
+    def three_levels_back(self, v: list[Any], factors: Sequence[Any], scale: Any = None) -> list[Any]:
+        """Undo :meth:`three_levels` up to a factor of eight; with a ``scale``, by which factor 0 is multiplied, fully.
+
+        The sum of all eight would grow too large for a product, and the one next to it for the next pass.
+        """
         for down, half in reversed(list(enumerate((4, 2, 1)))):
+            if half == 4:
+                v[0], v[4] = self.reduce(v[0]), self.reduce(v[4])
             for node in range(1 << down):
                 for i in range(node * 2 * half, node * 2 * half + half):
                     low, high = v[i], v[i + half]
                     v[i] = self.b.fadd(low, high)
-                    v[i + half] = self.product(self.b.fsub(low, high), factors[(1 << down) - 1 + node])
-        return [self.reduce(each) if i < 4 else each for i, each in enumerate(v)]
+                    v[i + half] = self.by(self.b.fsub(low, high), factors[(1 << down) - 1 + node])
+        if scale is not None:
+            return [self.by(each, scale) if i < 4 else each for i, each in enumerate(v)]
+        return [self.reduce(each) if i == 1 else each for i, each in enumerate(v)]
 
 
 def _at(builder: ir.IRBuilder, pointer: Any, index: Any) -> Any:
@@ -133,20 +150,21 @@ def _define(module: ir.Module, name: str, arguments: Sequence[Any], write: Calla
 
 
 def _pass(
-    b: ir.IRBuilder, a: _Arithmetic, data: Any, factors: Any, blocks: Any, stride: Any, *,
+    b: ir.IRBuilder, a: _Arithmetic, data: Any, factors: Any, blocks: tuple[Any, Any], number: Any, stride: Any, *,
     back: bool = False, sink: tuple[Any, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Write one pass in place; with a ``sink`` (factor, sum) its results are multiplied and added there instead.
+    """Write one pass over some blocks (first one, how many), in place.
 
-    The factors of a pass with B blocks, a power of eight, begin at block (B - 1)/7.
+    ``number`` is the place of the first block's factors. With a ``sink`` (factor, sum) the results are multiplied and
+    added there instead.
     """
-    start = b.udiv(b.sub(blocks, _i64(1)), _i64(7))
-    with _loop(b, blocks) as block:
-        own = b.mul(b.add(block.index, start), _i64(7))
-        twiddles = [_load(b, factors, b.add(own, _i64(i))) for i in range(7)]
-        first = b.mul(block.index, b.shl(stride, _i64(3)))
+    first, count = blocks
+    with _loop(b, count) as block:
+        own = b.mul(b.add(block.index, number), _i64(7))
+        twiddles = [a.factor(_load(b, factors, b.add(own, _i64(i)))) for i in range(7)]
+        begin = b.mul(b.add(first, block.index), b.shl(stride, _i64(3)))
         with _loop(b, stride) as place:
-            base = b.add(first, place.index)
+            base = b.add(begin, place.index)
             places = [b.add(base, b.mul(stride, _i64(i))) for i in range(8)]
             values = [_load(b, data, each) for each in places]
             values = (a.three_levels_back if back else a.three_levels)(values, twiddles)
@@ -159,76 +177,82 @@ def _pass(
                     _store(b, added, total, each)
 
 
-def _passes(b: ir.IRBuilder, a: _Arithmetic, data: Any, factors: Any, eighth: Any, last: int) -> None:
-    """Write the passes of strides eighth/8, eighth/64, ... as long as these are at least ``last``."""
-    stride = _alloca(b, b.lshr(eighth, _i64(3)))
-    blocks = _alloca(b, _i64(1))
-    _while(
-        b, lambda: b.icmp_unsigned(">=", b.load(stride), _i64(last)), lambda: _step(b, a, data, factors, blocks, stride)
-    )
+def _first_pass(
+    b: ir.IRBuilder, a: _Arithmetic, value: Callable[[Any], Any], out: Any, factors: Any, eighth: Any
+) -> None:
+    """Write the pass of the largest stride from what ``value(place)`` writes."""
+    stride = b.lshr(eighth, _i64(3))
+    twiddles = [a.factor(_load(b, factors, i)) for i in range(7)]
+    with _loop(b, stride) as place:
+        places = [b.add(place.index, b.mul(stride, _i64(i))) for i in range(8)]
+        values = a.three_levels([value(each) for each in places], twiddles)
+        for each, at in zip(values, places, strict=True):
+            _store(b, each, out, at)
 
 
-def _step(b: ir.IRBuilder, a: _Arithmetic, data: Any, factors: Any, blocks: Any, stride: Any) -> None:
-    _pass(b, a, data, factors, b.load(blocks), b.load(stride))
-    b.store(b.shl(b.load(blocks), _i64(3)), blocks)
-    b.store(b.lshr(b.load(stride), _i64(3)), stride)
+def _parts(
+    b: ir.IRBuilder, a: _Arithmetic, data: Any, factors: Any, eighth: Any, *,
+    back: bool = False, sink: tuple[Any, Any] | None = None,
+) -> None:  # fmt: skip
+    """Write all passes but that of the largest stride, one eighth after the other, which stays in the nearest cache.
+
+    Degree 512 has the stride 1 alone, 4096 the stride 8 as well. The factors of a pass with B blocks begin at
+    (B - 1)/7.
+    """
+    inner = b.lshr(eighth, _i64(6))  # blocks of stride 1 in an eighth
+    number = b.udiv(b.sub(b.shl(inner, _i64(3)), _i64(1)), _i64(7))
+    wide = b.icmp_unsigned("==", inner, _i64(8))
+    with _loop(b, _i64(8)) as part:
+        own = b.mul(part.index, inner)
+
+        def of_stride_one() -> None:
+            _pass(b, a, data, factors, (own, inner), b.add(number, own), _i64(1), back=back, sink=sink)
+
+        if back:
+            of_stride_one()
+        with b.if_then(wide):
+            _pass(b, a, data, factors, (part.index, _i64(1)), b.add(_i64(1), part.index), _i64(8), back=back)
+        if not back:
+            of_stride_one()
 
 
-def _passes_back(b: ir.IRBuilder, a: _Arithmetic, data: Any, factors: Any, eighth: Any) -> None:
-    """Write the passes in the opposite order."""
-    stride = _alloca(b, _i64(1))
+def _of_bits(b: ir.IRBuilder, bits: Any, tables: Any, minus: Any = None) -> Callable[[Any], Any]:
+    """Return the writer of the first three levels of 0/1 coefficients; ``minus`` are bits of coefficients -1."""
 
-    def step() -> None:
-        here = b.load(stride)
-        _pass(b, a, data, factors, b.udiv(eighth, b.shl(here, _i64(3))), here, back=True)
-        b.store(b.shl(here, _i64(3)), stride)
-
-    _while(b, lambda: b.icmp_unsigned("<", b.load(stride), eighth), step)
-
-
-def _while(b: ir.IRBuilder, condition: Callable[[], Any], body: Callable[[], None]) -> None:
-    """Loop while the condition holds."""
-    test, inside, after = (b.append_basic_block(name) for name in ("test", "inside", "after"))
-    b.branch(test)
-    b.position_at_end(test)
-    b.cbranch(condition(), inside, after)
-    b.position_at_end(inside)
-    body()
-    b.branch(test)
-    b.position_at_end(after)
-
-
-def _from_bits(b: ir.IRBuilder, data: Any, places: Any, bits: Any, tables: Any, minus: Any = None) -> None:
-    """Write the first three levels of 0/1 coefficients; ``minus`` are bits of coefficients -1."""
-    with _loop(b, places) as place:
-        found = _load(b, tables, b.zext(b.load(_at(b, bits, place.index)), I64))
+    def value(place: Any) -> Any:
+        found = _load(b, tables, b.zext(b.load(_at(b, bits, place)), I64))
         if minus is not None:
-            found = b.fsub(found, _load(b, tables, b.zext(b.load(_at(b, minus, place.index)), I64)))
-        _store(b, found, data, place.index)
+            found = b.fsub(found, _load(b, tables, b.zext(b.load(_at(b, minus, place)), I64)))
+        return found
+
+    return value
 
 
 def _forward(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, first: Any, later: Any) -> None:
     a, eighth = _Arithmetic(b, constants), b.lshr(n, _i64(3))
-    factors = [a.splat(first, i) for i in range(7)]
+    factors = [a.factor(a.splat(first, i)) for i in range(7)]
     with _loop(b, b.lshr(eighth, _i64(3))) as place:
         j = b.shl(place.index, _i64(3))
         parts = [b.bitcast(_at(b, x, b.add(j, b.mul(eighth, _i64(i)))), _VECTORS) for i in range(8)]
         values = a.three_levels([b.load(each, align=8) for each in parts], factors)
         for i, value in enumerate(_transposed(b, values)):
             _store(b, value, out, b.add(j, _i64(i)))
-    _passes(b, a, out, later, eighth, 1)
+    _first_pass(b, a, lambda at: _load(b, out, at), out, later, eighth)
+    _parts(b, a, out, later, eighth)
 
 
 def _inverse(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, first: Any, later: Any) -> None:
     a, eighth = _Arithmetic(b, constants), b.lshr(n, _i64(3))
-    _passes_back(b, a, x, later, eighth)
-    factors = [a.splat(first, i) for i in range(7)]
+    _parts(b, a, x, later, eighth, back=True)
+    _pass(b, a, x, later, (_i64(0), _i64(1)), _i64(0), b.lshr(eighth, _i64(3)), back=True)
+    factors = [a.factor(a.splat(first, i)) for i in range(7)]
+    scale = a.factor(a.scale)
     with _loop(b, b.lshr(eighth, _i64(3))) as place:
         j = b.shl(place.index, _i64(3))
         values = _transposed(b, [_load(b, x, b.add(j, _i64(i))) for i in range(8)])
-        for i, value in enumerate(a.three_levels_back(values, factors)):
+        for i, value in enumerate(a.three_levels_back(values, factors, scale)):
             target = b.bitcast(_at(b, out, b.add(j, b.mul(eighth, _i64(i)))), _VECTORS)
-            b.store(a.reduce(a.product(value, a.scale)), target, align=8)
+            b.store(a.reduce(value), target, align=8)
 
 
 def _inverse_few(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, later: Any) -> None:
@@ -238,7 +262,7 @@ def _inverse_few(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, late
     start = b.udiv(b.sub(blocks, _i64(1)), _i64(7))
     with _loop(b, blocks) as block:
         own = b.mul(b.add(block.index, start), _i64(7))
-        twiddles = [_load(b, later, b.add(own, _i64(i))) for i in range(7)]
+        twiddles = [a.factor(_load(b, later, b.add(own, _i64(i)))) for i in range(7)]
         base = b.shl(block.index, _i64(3))
         values = a.three_levels_back([_load(b, x, b.add(base, _i64(i))) for i in range(8)], twiddles)
         for total, value in zip(totals, values, strict=True):
@@ -253,17 +277,16 @@ def _forward_signs(
     b: ir.IRBuilder, n: Any, plus: Any, minus: Any, out: Any, constants: Any, tables: Any, later: Any
 ) -> None:
     a, eighth = _Arithmetic(b, constants), b.lshr(n, _i64(3))
-    _from_bits(b, out, eighth, plus, tables, minus)
-    _passes(b, a, out, later, eighth, 1)
+    _first_pass(b, a, _of_bits(b, plus, tables, minus), out, later, eighth)
+    _parts(b, a, out, later, eighth)
 
 
 def _forward_add(
     b: ir.IRBuilder, n: Any, bits: Any, scratch: Any, factor: Any, total: Any, constants: Any, tables: Any, later: Any
 ) -> None:
     a, eighth = _Arithmetic(b, constants), b.lshr(n, _i64(3))
-    _from_bits(b, scratch, eighth, bits, tables)
-    _passes(b, a, scratch, later, eighth, 8)
-    _pass(b, a, scratch, later, b.lshr(eighth, _i64(3)), _i64(1), sink=(factor, total))
+    _first_pass(b, a, _of_bits(b, bits, tables), scratch, later, eighth)
+    _parts(b, a, scratch, later, eighth, sink=(factor, total))
 
 
 def _multiply(b: ir.IRBuilder, n: Any, x: Any, w: Any, out: Any, constants: Any) -> None:
@@ -280,6 +303,17 @@ def _add_product(b: ir.IRBuilder, n: Any, x: Any, w: Any, total: Any, constants:
         _store(b, a.product(_load(b, x, i), _load(b, w, i), _load(b, total, i)), total, i)
 
 
+def _add_four(b: ir.IRBuilder, n: Any, x: Any, x_apart: Any, w: Any, w_apart: Any, total: Any, constants: Any) -> None:
+    a = _Arithmetic(b, constants)
+    with _loop(b, b.lshr(n, _i64(3))) as place:
+        i = place.index
+        found = _load(b, total, i)
+        for each in range(4):
+            left, right = (b.add(i, b.mul(b.lshr(apart, _i64(3)), _i64(each))) for apart in (x_apart, w_apart))
+            found = b.fadd(found, a.product(_load(b, x, left), _load(b, w, right)))
+        _store(b, a.reduce(found), total, i)
+
+
 def _add_integers(b: ir.IRBuilder, n: Any, x: Any, whole: Any, constants: Any) -> None:
     a = _Arithmetic(b, constants)
     modulus = b.fptosi(a.q, _INTEGERS)
@@ -287,7 +321,7 @@ def _add_integers(b: ir.IRBuilder, n: Any, x: Any, whole: Any, constants: Any) -
         i = place.index
         value = _load(b, whole, i)
         # the quotient may be wrong by one; the difference is exact, since integers wrap around
-        quotient = b.fptosi(a.round(b.fmul(b.sitofp(value, VECTOR), a.inverse)), _INTEGERS)
+        quotient = b.fptosi(b.fsub(a.fma(b.sitofp(value, VECTOR), a.inverse, _ROUNDING), _ROUNDING), _INTEGERS)
         value = b.sub(value, b.mul(quotient, modulus))
         _store(b, a.reduce(b.fadd(_load(b, x, i), b.sitofp(value, VECTOR))), x, i)
 
@@ -322,6 +356,7 @@ _WRITERS: dict[str, tuple[Callable[..., None], tuple[Any, ...]]] = {
     "forward_add": (_forward_add, (_BYTES, _VECTORS, _VECTORS, _VECTORS, _NUMBERS, _VECTORS, _VECTORS)),
     "multiply": (_multiply, (_VECTORS, _VECTORS, _VECTORS, _NUMBERS)),
     "add_product": (_add_product, (_VECTORS, _VECTORS, _VECTORS, _NUMBERS)),
+    "add_four": (_add_four, (_VECTORS, I64, _VECTORS, I64, _VECTORS, _NUMBERS)),
     "add_integers": (_add_integers, (_VECTORS, _WHOLE, _NUMBERS)),
     "divide": (_divide, (_VECTORS, _VECTORS, _NUMBERS, _VECTORS, _NUMBERS)),
     "divide_noisy": (_divide_noisy, (_VECTORS, _VECTORS, _SMALL, _NUMBERS, _VECTORS, _NUMBERS, _NUMBERS)),
@@ -329,16 +364,17 @@ _WRITERS: dict[str, tuple[Callable[..., None], tuple[Any, ...]]] = {
 
 
 def _generator(name: str) -> Callable[..., Any]:
-    """Return the code generator of a function of arrays, of which the first argument is the degree."""
+    """Return the code generator of a function of arrays and integers, of which the first one is the degree."""
     writer, kinds = _WRITERS[name]
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         degree, *values = arguments
-        arrays = [context.make_array(kind)(context, builder, value).data
-                  for kind, value in zip(signature.args[1:], values, strict=True)]  # fmt: skip
         function = _define(builder.module, name, [I64, *kinds], writer)
-        pointers = [builder.bitcast(each, kind) for each, kind in zip(arrays, kinds, strict=True)]
-        builder.call(function, [degree, *pointers])
+        given = [
+            value if kind is I64 else builder.bitcast(context.make_array(form)(context, builder, value).data, kind)
+            for form, value, kind in zip(signature.args[1:], values, kinds, strict=True)
+        ]
+        builder.call(function, [degree, *given])
         return context.get_dummy_value()
 
     return generate
@@ -346,13 +382,13 @@ def _generator(name: str) -> Callable[..., Any]:
 
 @intrinsic_of
 def forward(typing_context: Any, n: Any, x: Any, out: Any, constants: Any, first: Any, later: Any) -> Any:
-    """Transform coefficients ``x`` [n], at most q/2, to ``out`` [n/8, 8], which are below 12·q."""
+    """Transform coefficients ``x`` [n], at most q/2, to ``out`` [n/8, 8], which are below 8·q."""
     return types.void(types.int64, x, out, constants, first, later), _generator("forward")
 
 
 @intrinsic_of
 def inverse(typing_context: Any, n: Any, x: Any, out: Any, constants: Any, first: Any, later: Any) -> Any:
-    """Transform ``x`` [n/8, 8], at most 1.6·q and destroyed, back to balanced coefficients ``out`` [n]."""
+    """Transform ``x`` [n/8, 8], at most 1.3·q and destroyed, back to balanced coefficients ``out`` [n]."""
     return types.void(types.int64, x, out, constants, first, later), _generator("inverse")
 
 
@@ -375,7 +411,7 @@ def forward_add(
     typing_context: Any, n: Any, bits: Any, scratch: Any, factor: Any, total: Any, constants: Any, tables: Any,
     later: Any,
 ) -> Any:  # fmt: skip
-    """Transform 0/1 coefficients, multiply by ``factor`` (≤ q/2) and add to ``total``, which stays below 1.6·q."""
+    """Transform 0/1 coefficients, multiply by ``factor`` (≤ q/2) and add to ``total``, which stays below 1.3·q."""
     return types.void(types.int64, bits, scratch, factor, total, constants, tables, later), _generator("forward_add")
 
 
@@ -387,8 +423,17 @@ def multiply_values(typing_context: Any, n: Any, x: Any, w: Any, out: Any, const
 
 @intrinsic_of
 def add_product(typing_context: Any, n: Any, x: Any, w: Any, total: Any, constants: Any) -> Any:
-    """Add x·w of ``n`` residues to ``total``, which stays below 1.6·q."""
+    """Add x·w of ``n`` residues to ``total``, which stays below 1.3·q."""
     return types.void(types.int64, x, w, total, constants), _generator("add_product")
+
+
+@intrinsic_of
+def add_four(
+    typing_context: Any, n: Any, x: Any, x_apart: Any, w: Any, w_apart: Any, total: Any, constants: Any
+) -> Any:
+    """Add four products x·w of ``n`` residues, so far apart, to ``total``, which becomes balanced."""
+    kinds = types.void(types.int64, x, types.int64, w, types.int64, total, constants)
+    return kinds, _generator("add_four")
 
 
 @intrinsic_of
@@ -412,6 +457,43 @@ def divide_noisy(
     ``seconds`` are the constants of the second prime.
     """
     return types.void(types.int64, x, y, small, back, out, constants, seconds), _generator("divide_noisy")
+
+
+@intrinsic_of
+def sum_signed(typing_context: Any, n: Any, signs: Any, x: Any) -> Any:
+    """Return Σ signs·x of ``n`` integers; ``signs`` are 8-bit integers -1, 0 and 1."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        degree, *arrays = arguments
+        kinds = signature.args[1:]
+        function = insert(builder.module, ir.FunctionType(I64, [I64, _SMALL, _WHOLE]), "labelward_lattice_sum_signed")
+        if not function.basic_blocks:
+            function.linkage = "linkonce_odr"
+            function.attributes.add("noinline")
+            _sum_signed(ir.IRBuilder(function.append_basic_block("entry")), *function.args)
+        data = [
+            builder.bitcast(context.make_array(kind)(context, builder, value).data, pointer)
+            for kind, value, pointer in zip(kinds, arrays, (_SMALL, _WHOLE), strict=True)
+        ]
+        return builder.call(function, [degree, *data])
+
+    return types.int64(types.int64, signs, x), generate
+
+
+def _sum_signed(b: ir.IRBuilder, n: Any, signs: Any, x: Any) -> None:
+    nothing = ir.Constant(_INTEGERS, [0] * _LANES)
+    none = ir.Constant(ir.VectorType(I8, _LANES), [0] * _LANES)
+    total = _alloca(b, nothing)
+    with _loop(b, b.lshr(n, _i64(3))) as place:
+        sign = b.load(_at(b, signs, place.index), align=1)
+        value = b.load(_at(b, x, place.index), align=8)
+        added = b.add(b.load(total), b.select(b.icmp_signed(">", sign, none), value, nothing))
+        b.store(b.sub(added, b.select(b.icmp_signed("<", sign, none), value, nothing)), total)
+    found = b.load(total)
+    lanes = [b.extract_element(found, ir.Constant(I32, i)) for i in range(_LANES)]
+    while len(lanes) > 1:
+        lanes = [b.add(low, high) for low, high in zip(lanes[::2], lanes[1::2], strict=True)]
+    b.ret(lanes[0])
 
 
 def _scalar(name: str, count: int) -> Callable[..., Any]:
