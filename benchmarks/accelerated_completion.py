@@ -23,7 +23,7 @@ import torch
 from _rows import StoredRows
 from active_completion import COMPLETION, study_job
 
-from labelward.auditing.measure import attackers_of, run_training
+from labelward.auditing.measure import attackers_of, directed_parties, run_training
 from labelward.data import load_dataset
 from labelward.federation.components import make_attack, make_engine, model_family, with_defaults
 from labelward.job import ComponentSpec, Job
@@ -67,7 +67,7 @@ def measure(kind: str, seed: int, given: argparse.Namespace) -> Iterator[dict[st
     with tempfile.TemporaryDirectory() as folder:
         job = job_of(kind, seed, Path(folder), given)
         data = load_dataset(job, seed)
-    pairs = attackers_of(job, job.attacks)
+    pairs = attackers_of(job, job.attacks, directed=directed_parties(data))
     deviation = next(iter(malicious_runs((party, make_attack(attack)) for party, attack in pairs)), None)
     engine, began = make_engine(job.encryption), time.perf_counter()
     training = run_training(job, data, job.variants()[-1], engine, None, seed=seed, deviation=deviation)

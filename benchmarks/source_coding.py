@@ -22,7 +22,7 @@ from _source_coding_page import page_of
 from sklearn.metrics import roc_auc_score
 
 from labelward.attacks.base import AuxiliaryKnowledge
-from labelward.auditing.measure import FinishedTraining, attackers_of, run_training
+from labelward.auditing.measure import FinishedTraining, attackers_of, directed_parties, run_training
 from labelward.data import load_dataset
 from labelward.federation.components import make_attack, make_engine, with_defaults
 from labelward.job import parse_job
@@ -225,7 +225,7 @@ def scored(training: FinishedTraining, seed: int) -> dict[str, float]:
     """Return the figures of one training; leakage is the mean over the attackers."""
     truth, outside = training.data.train_values, training.data.test_values
     found: dict[str, list[float]] = {"AUC": [float(roc_auc_score(outside, training.ended.margins[:, -1]))]}
-    for party, given in attackers_of(training.job, training.job.attacks):
+    for party, given in attackers_of(training.job, training.job.attacks, directed=directed_parties(training.data)):
         attack, view = make_attack(given), training.view(party)
         name, own = attack_name(given.as_dict()), training.attacker(party, attack)
         if len(view.members) > 1:

@@ -194,7 +194,14 @@ def session(setting: Setting) -> FederationSession:
 
 
 def header(setting: Setting, party: str) -> Header:
-    return session(setting).header(party, columns=column_names(party, setting.parts[party]))
+    names = column_names(party, setting.parts[party])
+    return session(setting).header(party, columns=names, monotone=directions(setting, party))
+
+
+def directions(setting: Setting, party: str) -> dict[str, int]:
+    """Return a party's monotone constraints by column, as its view states them."""
+    names = column_names(party, setting.parts[party])
+    return {names[at]: direction for at, direction in setting.monotone.get(party, {}).items()}
 
 
 def program(setting: Setting, engine: Engine) -> Callable[[Context, Agreement], Any]:
@@ -223,6 +230,7 @@ def _run(setting: Setting) -> Run:
         return Participant(
             program=program(setting, engine),
             columns=column_names(party, setting.parts[party]),
+            monotone=directions(setting, party),
             policies=tuple(setting.policies) if party == setting.active else (),
             folder=None if setting.folder is None else setting.folder / party,
             protection=SecureRandom(setting.noise),

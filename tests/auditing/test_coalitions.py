@@ -141,6 +141,10 @@ HOLDERS: dict[str, dict[str, Any]] = {"holders": {"kind": "pivodl", "trees": 2, 
 """Models without coalitions: several parties may hold labels."""
 SHARED: dict[str, dict[str, Any]] = {"pivot": {"kind": "pivot", "dealer": "shop", "depth": 3}}
 """Models without coalitions: a colluding dealer knows everything."""
+DATA = {
+    "samples": {"table": "breast_cancer", "monotone": dict.fromkeys(["worst area", "mean area", "mean texture"], -1)}
+}
+"""With constraints, for the attack that reads splits of such columns."""
 
 
 def entries(model: str) -> dict[str, dict[str, Any]]:
@@ -150,6 +154,8 @@ def entries(model: str) -> dict[str, dict[str, Any]]:
     complete = {"kind": model_kind, **MODEL_CLASSES.make(model_kind, chosen).parameters()}
     found = {}
     for kind, made in ATTACKS.classes().items():
+        if made.reads_directions and model not in DATA:
+            continue
         parameters = {field.name: field for field in fields(made) if field.init}  # type: ignore[arg-type]
         given = {name: REQUIRED[name] for name, each in parameters.items() if each.default is MISSING}
         given |= {name: value for name, value in QUICK.items() if name in parameters}
@@ -173,6 +179,7 @@ def test_every_registered_attack_reads_a_joined_view_or_says_why_not(
     asked = entries(model)
     encryption = {"engine": "plain", "insecure": True} if model in ("trees", "samples", "regression") else None
     sections = {"model": MODELS[model], "encryption": encryption, "defense": None, "run": {"seeds": [1]}}
+    sections |= {"data": DATA[model]} if model in DATA else {}
     leakage = {"collude": ["telco", "shop"], "upper_bound": False}
     audited = [each for each in asked.values() if "column" not in each]  # this table has no column of two values
     chosen = job(**sections, attack=audited, leakage=leakage)
@@ -199,6 +206,8 @@ def test_an_audit_stores_what_every_registered_attack_finds(
     sections: dict[str, Any] = {"model": (MODELS | HOLDERS | SHARED)[model], "defense": None, "run": {"seeds": [1]}}
     if model in ("sum", "top"):
         sections["encryption"] = None
+    elif model in DATA:
+        sections["data"] = DATA[model]
     elif model == "holders":
         sections["data"] = {"table": "breast_cancer", "labels": {"active": 0.5, "telco": 0.5}}
     elif model == "pivot":

@@ -232,6 +232,7 @@ def test_monotone_constraints_hold(table: Table) -> None:
     margins = model.decision_function(rows).reshape(15, 20)
     assert (np.diff(margins, axis=0) >= 0).all()
     assert (np.diff(margins, axis=0) > 0).any()
+    assert {name: view.header.monotone for name, view in model.views_.items()} == {"bank": {}, "telco": {"calls": 1}}
 
 
 @pytest.mark.parametrize("mode", ["mixed", "layered"])

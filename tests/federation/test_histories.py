@@ -16,6 +16,7 @@ from labelward.federation.party_training import train_as_party
 from labelward.federation.train import train_variant
 from labelward.federation.view_evidence import verify_evidence
 from labelward.job import Job, load_job
+from labelward.leakage.stored_views import attack_view
 from labelward.party.evidence import Evidence
 from labelward.party.transcript import FILE_NAME, Transcript, decode_header, read_entries
 from labelward.party.view import View
@@ -206,3 +207,16 @@ def test_all_shares_name_one_model_and_one_job(company: Path) -> None:
     evidence = [share.evidence for share in stored if share.evidence]
     assert len({share.model for share in stored}) == len({each.job for each in evidence}) == 1
     assert evidence[0].exchanges == {"telco": evidence[1].exchanges["bank"], "shop": evidence[2].exchanges["bank"]}
+
+
+def test_a_view_states_its_party_s_constraints_and_no_other_s(company: Path) -> None:
+    """Only the party's own job has them; with its table it attacks its view by them."""
+    job = company / "telco.toml"
+    job.write_text(job.read_text().replace('table = "telco.csv"', 'table = "telco.csv"\nmonotone = {telco0 = 1}'))
+    started(company)
+    views = {party: company / f"run-{party}" / party / "view" for party in PARTIES}
+    stated = {party: View.load(folder).header.monotone for party, folder in views.items()}
+    assert stated == {party: {"telco0": 1} if party == "telco" else {} for party in PARTIES}
+    ids, guess = attack_view(views["telco"], company / "telco.csv", "monotone-sides", {}, classes=2, seed=1)
+    assert guess.notes["splits"] > 0
+    assert len(ids) == len(guess.values)

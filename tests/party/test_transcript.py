@@ -236,6 +236,21 @@ def digest_of(sha256: bytes, size: int = 64) -> LevelHistograms:
     )
 
 
+def test_a_header_of_a_version_that_stated_no_constraints(tmp_path: Path) -> None:
+    """It is read as one without constraints, and its run goes on; constraints that changed are another run."""
+    fields = {name: value for name, value in msgspec.to_builtins(HEADER).items() if name != "monotone"}
+    old = loaded(tmp_path / "old", rechained([entry("header", "Header", msgspec.msgpack.encode(fields))]))
+    assert old.header == HEADER
+    rising, falling = (msgspec.structs.replace(HEADER, monotone={"c": direction}) for direction in (1, -1))
+    fill(Transcript(HEADER, tmp_path / "unstated"))
+    Transcript(rising, tmp_path / "unstated", resume=True, finished=True).close(complete=True)
+    assert View.load(tmp_path / "unstated").attempts == 2
+    fill(Transcript(rising, tmp_path / "stated"))
+    assert View.load(tmp_path / "stated").header.monotone == {"c": 1}
+    with refused(OutputError, "other-run", value=("monotone",)):
+        Transcript(falling, tmp_path / "stated", resume=True, finished=True)
+
+
 def test_the_digest_does_not_depend_on_arrival() -> None:
     a, b = ("received", "active", (0,), TrainingEnd(0, 0)), ("received", "active", (1,), TrainingEnd(1, 0))
     assert view_of(a, b).digest() == view_of(b, a).digest()

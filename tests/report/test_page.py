@@ -339,7 +339,7 @@ def test_constraints_are_remarked(tmp_path: Path) -> None:
     folder = write_audit(tmp_path, seeds=1)
     assert not read_audit(folder).constrained
     (folder / "job.toml").write_text(JOB.replace("test_size = 0.2", 'test_size = 0.2\nmonotone = {"mean radius" = 1}'))
-    (notice,) = constraint_notice(read_audit(folder).constrained)
+    (notice,) = constraint_notice(read_audit(folder).constrained, ())
     assert notice in write_report(folder).read_text(encoding="utf-8")
 
 

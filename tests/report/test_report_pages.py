@@ -87,6 +87,11 @@ def on_columns(
     return [make_row(attack={"kind": "peek"}, leakage=leakage, **changes)]
 
 
+def sides(pairs: float, **more: Any) -> list[ResultRow]:
+    """Return rows of the attack on splits of columns with a monotone constraint."""
+    return other_metric("ordered_pairs", pairs, 0.58, 0.5, attack={"kind": "monotone-sides", "eta": 0.9}, **more)
+
+
 OWN = [0.54, 0.56]
 NOTHING = {"recovered": 0.0, "wrong": 0.0}
 NOISY = ({"kind": "randomized-response", "epsilon": 1.0},)
@@ -259,7 +264,10 @@ def test_notices() -> None:
         "incomplete": [unfinished_warning(7, 10, cut_off=True), unfinished_warning(10, 10, cut_off=True)],
         "missing details": [missing_details_warning(4, 4), missing_details_warning(1, 4)],
         "published split": published_split_notice("reference"),
-        "monotone constraints": constraint_notice(True),
+        "monotone constraints": [
+            *constraint_notice(True, summary_table(LEAK)),
+            *constraint_notice(True, summary_table([*LEAK, *sides(0.93), *sides(0.71, defense=lmid(0.1))])),
+        ],
         "row split": [
             *split_notice(summary_table(other_metric("auc", 0.8, 0.5, 0.5, **split)), 455),
             *split_notice(summary_table(other_metric("auc", 0.47, 0.5, 0.5, **split)), 455),
@@ -290,7 +298,7 @@ def test_notices() -> None:
         missing_details_warning(0, 4),
         unfinished_warning(10, 10, cut_off=False),
         published_split_notice("random"),
-        constraint_notice(False),
+        constraint_notice(False, summary_table(sides(0.93))),
         split_notice(summary_table(LEAK), 455),
     ],
 )

@@ -33,6 +33,7 @@ ATTACKS: Registry[Attack] = Registry(
         "leaf_smoothing:LeafSmoothing",
         "leaf_weights:LeafWeightGuess",
         "lying_sums:LyingSums",
+        "monotone_sides:MonotoneSides",
         "node_sums:NodeSums",
         "opened_tree:OpenedTreeGuess",
         "passive_completion:PassiveCompletion",
@@ -55,7 +56,7 @@ STANDING = "split-posterior"
 
 
 def fitting_attacks(model: str) -> list[str]:
-    """Return the kinds of attacks on labels that apply to honest views of a kind of model, whatever its parameters.
+    """Return the kinds of attacks on labels for honest views of a kind of model, whatever its parameters and columns.
 
     That of every audit is not among them.
 
@@ -68,5 +69,6 @@ def fitting_attacks(model: str) -> list[str]:
         and kind != STANDING
         and each.behavior is Attack.behavior
         and not each.needs
+        and not each.reads_directions
         and model in (each.models or (model,))
     ]

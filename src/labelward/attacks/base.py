@@ -56,6 +56,8 @@ class AttackerData:
             network's input: pixels [rows, channels, height, width], or token ids [rows, tokens] of integer dtype.
         columns: column names; empty for images and texts.
         categories: number of categories of each categorical column.
+        monotone: 1 or -1 by name of each column with a monotone constraint: predictions may only rise, or only fall,
+            with it. The job says so.
         bottom: returns a fresh copy of the bottom model that the party trained (a ``torch.nn.Module``), which takes
             ``features``; None for other models. Where it is a ``Sequential`` whose first part has ``categories``, that
             part encodes the columns.
@@ -75,6 +77,7 @@ class AttackerData:
     features: NDArray[Any]
     columns: Sequence[str]
     categories: Mapping[str, int] = field(default_factory=dict)
+    monotone: Mapping[str, int] = field(default_factory=dict)
     bottom: Callable[[], Any] | None = None
     untrained: Callable[[], Any] | None = None
     returned: Callable[[], Iterable[Mapping[str, NDArray[np.float64]]]] | None = None
@@ -221,6 +224,9 @@ class Attack(Parameters, ABC):
         models: the kinds of model whose views it reads; none: of any, since it reads none of what models differ in.
         needs: parameters of the model, with their values, without which its views hold nothing that the attack reads.
             Audits of models that have them run it, listed or not, unless it needs known labels.
+        reads_directions: whether it reads splits of own columns with a monotone constraint
+            (:attr:`AttackerData.monotone`). Audits of jobs with constraints run it, listed or not, for the parties that
+            have such a column.
         roles: the roles whose views it reads.
         target: what it infers: ``"labels"``, as a :class:`LabelGuess`, or ``"columns"``, as a :class:`ColumnGuess`.
     """
@@ -232,6 +238,7 @@ class Attack(Parameters, ABC):
     names_classes: ClassVar[bool] = True
     models: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[Mapping[str, Any]] = {}
+    reads_directions: ClassVar[bool] = False
     roles: ClassVar[tuple[str, ...]] = ("passive",)
     target: ClassVar[Literal["labels", "columns"]] = "labels"
 

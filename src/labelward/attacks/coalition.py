@@ -40,6 +40,7 @@ def joined_data(parties: Sequence[str], data: Sequence[AttackerData]) -> Attacke
         features=np.hstack([each.features for each in data]),
         columns=tuple(joined_column(party, name) for party, each in named for name in each.columns),
         categories={joined_column(party, name): n for party, each in named for name, n in each.categories.items()},
+        monotone={joined_column(party, name): way for party, each in named for name, way in each.monotone.items()},
         bottom=_joined_module([each.bottom for each in data], widths),
         untrained=_joined_module([each.untrained for each in data], widths),
         outside=np.hstack(outside) if len(outside) == len(data) else None,

@@ -28,6 +28,7 @@ from labelward.auditing.measure import (
     StoredTraining,
     attack_training,
     attackers_of,
+    directed_parties,
     own_data,
     run_training,
 )
@@ -37,6 +38,7 @@ from labelward.defenses import DEFENSES
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, InputError, JobError, LabelwardError, OutputError
 from labelward.federation.components import (
+    attacking_parties,
     check_job,
     make_attack,
     make_engine,
@@ -152,8 +154,10 @@ def audit(
     first = load_dataset(job, job.run.seeds[0], source, private=private)
     _check_data(job, first)
     warn_of_label_proxies(first)
+    directed = directed_parties(first)  # by share, the seed decides who has a column
     for seed in job.run.seeds[1:]:  # refuse an unusable draw before anything is written
-        load_dataset(job, seed, source, private=private)
+        directed |= directed_parties(load_dataset(job, seed, source, private=private))
+    _check_directions(job, directed)
     listed, digests = with_standing(job, len(first.ids), len(first.classes)), source_digests(source.tables)
     if not force:
         check_source(out, digests)  # before the job in the folder is replaced
@@ -162,7 +166,7 @@ def audit(
         store_source(out, digests)
         private = keep_seeds(out, private)
         with closing(make_engine(job.encryption)) as engine:
-            _Audit(job, out, source, private, listed, engine, watch, explained, tuple(attackers)).run()
+            _Audit(job, out, source, private, listed, engine, watch, explained, tuple(attackers), directed).run()
         return read_rows(out)
 
 
@@ -241,6 +245,15 @@ def _check_data(job: Job, data: VerticalDataset) -> None:
             )
 
 
+def _check_directions(job: Job, directed: frozenset[str]) -> None:
+    """Refuse an attack on splits of columns with a monotone constraint by parties that have none."""
+    for number, attack in enumerate(job.attacks, 1):
+        if make_attack(attack).reads_directions and not attackers_of(job, [attack], directed=directed):
+            parties = " and ".join(attacking_parties(job, attack))
+            reason = f"no column of {parties} has a monotone constraint; set monotone for one, or remove the attack"
+            raise JobError(reason, code="conflict", field=f"[[attack]] {number}", value=attack.kind)
+
+
 @dataclass(frozen=True)
 class _Seed:
     """What all trainings of a seed share."""
@@ -309,6 +322,7 @@ class _Audit:
     watch: Watch
     explained: bool
     attackers: tuple[str, ...]
+    directed: frozenset[str]
     done: set[str] = field(default_factory=set)
 
     def run(self) -> None:
@@ -355,7 +369,7 @@ class _Audit:
     @cached_property
     def _attacking(self) -> list[tuple[str, ComponentSpec]]:
         """Who attacks how, by party."""
-        return attackers_of(self.job, self.attacks, self.attackers)
+        return attackers_of(self.job, self.attacks, self.attackers, directed=self.directed)
 
     def _finished(self, seed: int, variant: Variant, deviation: MaliciousRun | None) -> bool:
         keys = {self._row(seed, variant, party, attack).key() for party, attack in self._attackers(deviation)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -204,7 +204,8 @@ def measure(
     finally:
         if engine is None:
             made.close()
-    honest = [pair for pair in attackers_of(job, job.attacks) if malicious_behavior(make_attack(pair[1])) is None]
+    pairs = attackers_of(job, job.attacks, directed=directed_parties(data))
+    honest = [pair for pair in pairs if malicious_behavior(make_attack(pair[1])) is None]
     return Measured(
         utility=utility_scores(programs, training.ended.margins, data),
         cost=training.ended.cost,
@@ -281,13 +282,15 @@ def attack_training(
 
 
 def attackers_of(
-    job: Job, attacks: Sequence[ComponentSpec], only: Sequence[str] = ()
+    job: Job, attacks: Sequence[ComponentSpec], only: Sequence[str] = (), *, directed: Set[str]
 ) -> list[tuple[str, ComponentSpec]]:
     """Return who attacks how, by party, passive parties first.
 
     Args:
         attacks: those of the job, or more.
         only: the parties that attack; empty: all.
+        directed: the parties that have a column with a monotone constraint (:func:`directed_parties`), without which
+            an attack that reads such splits has nothing to read.
     """
     parties = [each.name for each in (*job.passive, job.active)]
     parties += [name for attack in attacks for name in attacking_parties(job, attack)]
@@ -295,8 +298,15 @@ def attackers_of(
         (party, bare_attack(attack))
         for party in dict.fromkeys(parties)
         for attack in attacks
-        if party in attacking_parties(job, attack) and (not only or party in only)
+        if party in attacking_parties(job, attack)
+        and (not only or party in only)
+        and (not make_attack(attack).reads_directions or not directed.isdisjoint(party.split(SEPARATOR)))
     ]
+
+
+def directed_parties(data: VerticalDataset) -> frozenset[str]:
+    """Return the parties that have a column with a monotone constraint."""
+    return frozenset(party.name for party in data.parties if party.monotone)
 
 
 def own_data(data: VerticalDataset, party: str) -> AttackerData:

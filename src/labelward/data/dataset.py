@@ -61,6 +61,11 @@ class PartyDataset:
     private: PrivateSeed = field(default_factory=PrivateSeed.drawn, repr=False)
     unaligned: OwnRows | None = None
 
+    @property
+    def directions(self) -> dict[str, int]:
+        """1 or -1 by name of each column with a monotone constraint."""
+        return {self.columns[position]: direction for position, direction in self.monotone.items()}
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VerticalDataset:

@@ -135,6 +135,7 @@ class SecureBoostClassifier(FederatedClassifierMixin, _Boosted):
                 features=model.held_by("telco", X),
                 columns=view.header.columns,
                 categories={name: len(values) for name, values in view.header.categories.items()},
+                monotone=view.header.monotone,
             )
             for kind in fitting_attacks("secureboost"):
                 aux, rng = AuxiliaryKnowledge(classes=2), np.random.default_rng(1)

@@ -84,8 +84,8 @@ def with_defaults(job: Job) -> Job:
 def with_standing(job: Job, rows: int, classes: int) -> tuple[ComponentSpec, ...]:
     """Return the attacks of a completed job, and those that its audit runs though they are not listed.
 
-    These read the split of rows, unless a published table gives it, and what a parameter of the model lets parties see
-    (:attr:`~labelward.attacks.base.Attack.needs`).
+    These read the split of rows, unless a published table gives it, and what a parameter of the model
+    (:attr:`~labelward.attacks.base.Attack.needs`) or a monotone constraint lets parties see.
 
     Args:
         job: as :func:`with_defaults` returns it.
@@ -96,7 +96,8 @@ def with_standing(job: Job, rows: int, classes: int) -> tuple[ComponentSpec, ...
 
     standing = [STANDING] if classes and job.data.split != "reference" else []
     for kind, each in ATTACKS.classes().items():
-        if each.needs and each.behavior is Attack.behavior and _reads(kind, job.model.as_dict(), rows, classes):
+        told = each.needs or (each.reads_directions and job.constrained)
+        if told and each.behavior is Attack.behavior and _reads(kind, job.model.as_dict(), rows, classes):
             standing.append(kind)
     listed = {attack.kind for attack in job.attacks}
     return (*job.attacks, *(_complete(ATTACKS, ComponentSpec(kind), "") for kind in standing if kind not in listed))
@@ -408,6 +409,13 @@ def _check_engine_name(section: EncryptionSection) -> None:
 def _check_attack(attack: Attack, job: Job, programs: ModelFamily[Any]) -> None:
     """Refuse an attack that cannot read the views of the job, or whose behavior no party of it supports."""
     attack.check_model(job.model.as_dict())
+    if attack.reads_directions and not job.constrained:
+        raise JobError(
+            f"{attack.kind!r} reads splits of columns with a monotone constraint, and no column has one; set monotone, "
+            "or remove the attack",
+            code="conflict",
+            value=attack.kind,
+        )
     if attack.reads_epochs and job.run.record != "epochs":
         raise JobError(
             f"{attack.kind!r} after an epoch reads embeddings that [run] record = {job.run.record!r} does not store; "

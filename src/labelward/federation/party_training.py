@@ -253,13 +253,19 @@ def _handshake(run: PartyRun, ctx: Context) -> Agreement:
 
 
 def _begin_view(run: PartyRun, ctx: Context, inputs: PartyInputs, masks: RowMasks) -> None:
-    columns, categories = inputs.data.columns, inputs.categories
     if len(run.job.holders) > 1 and inputs.labels is not None:
         values = inputs.labels.values
         known = values[~np.isnan(values)]
         run.log("labels", {"rows": len(known), "of": len(values), "different": len(np.unique(known))})
     ctx.checkpoints.bind(run.side.private.keyed(inputs.digest()), ctx.transcript.begun)
-    ctx.transcript.begin(run.session.header(ctx.party, columns=columns, categories=categories, masks=masks))
+    header = run.session.header(
+        ctx.party,
+        columns=inputs.data.columns,
+        categories=inputs.categories,
+        monotone=inputs.data.directions,
+        masks=masks,
+    )
+    ctx.transcript.begin(header)
 
 
 def party_variant(job: Job, party: str, slug: str | None) -> Variant:

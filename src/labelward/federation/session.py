@@ -131,6 +131,7 @@ class FederationSession:
         *,
         columns: tuple[str, ...] = (),
         categories: Mapping[str, tuple[str, ...]] | None = None,
+        monotone: Mapping[str, int] | None = None,
         masks: RowMasks | None = None,
     ) -> Header:
         """Return the header of a party's view.
@@ -138,6 +139,7 @@ class FederationSession:
         Args:
             columns: the party's own encoded columns.
             categories: for each of its categorical columns the categories, by code.
+            monotone: 1 or -1 by name of each of its columns with a monotone constraint.
             masks: as agreed in the handshake, where the session itself does not have them.
         """
         masks = self.masks if masks is None else masks
@@ -158,6 +160,7 @@ class FederationSession:
             columns=columns,
             ids=ids_digest(self.ids[row] for row in train) if self.ids else "",
             categories=dict(categories or {}),
+            monotone=dict(monotone or {}),
         )
 
     def context(self, transport: Transport, transcript: Transcript, **options: Any) -> Context:
@@ -178,6 +181,7 @@ class Participant(Generic[T]):
         program: called with context and agreement.
         columns: the party's own encoded columns, for its view.
         categories: for each of its categorical columns the categories, by code.
+        monotone: 1 or -1 by name of each of its columns with a monotone constraint.
         policies: what decides what leaves this party, in order.
         folder: of its view; None: the view stays in memory.
         private: seed of draws that other parties must not reproduce; None: a new one.
@@ -193,6 +197,7 @@ class Participant(Generic[T]):
     program: Callable[[Context, Agreement], T]
     columns: tuple[str, ...] = ()
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    monotone: Mapping[str, int] = field(default_factory=dict)
     policies: Sequence[Policy] = ()
     folder: Path | None = None
     private: PrivateSeed | None = None
@@ -240,7 +245,7 @@ def run_session(session: FederationSession, participants: Mapping[str, Participa
 
     def make(party: str, end: Transport) -> Context:
         side = participants[party]
-        header = session.header(party, columns=side.columns, categories=side.categories)
+        header = session.header(party, columns=side.columns, categories=side.categories, monotone=side.monotone)
         contexts[party] = session.context(
             side.wrap(end),
             Transcript(header, side.folder),

@@ -320,6 +320,7 @@ def run_simulation(
             program=lambda ctx, agreed: programs.program(ctx, agreed, own, engine),
             columns=own.data.columns,
             categories=own.categories,
+            monotone=own.data.directions,
             policies=(policies or {}).get(party, ()),
             folder=None if folder is None else private_folder(folder / party) / VIEW,
             private=own.data.private,

@@ -90,6 +90,11 @@ class Job:
         return (self.active.name, *others)
 
     @property
+    def constrained(self) -> bool:
+        """Whether any column has a monotone constraint."""
+        return any((self.data.monotone, *(party.monotone for party in self.parties)))
+
+    @property
     def passive(self) -> tuple[PartySection, ...]:
         """The other parties."""
         return self.parties[1:]

@@ -216,6 +216,8 @@ def attack_and_score(
         auxiliary[f"known {what}"] = len(aux.known_rows)
     if attack.needs_class_counts and aux.class_counts is not None:
         auxiliary["rows of each class"] = aux.class_counts.tolist()
+    if attack.reads_directions:
+        auxiliary["columns with a monotone constraint"] = len(own.monotone)
     if own.other_runs:
         auxiliary["other runs"] = len(own.other_runs)
     return AttackResult(guess=guess, leakage=leakage, auxiliary=auxiliary, notes=guess.notes, seconds=seconds)

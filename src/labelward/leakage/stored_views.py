@@ -144,6 +144,9 @@ def attack_view(
                 raise DataError(reason, code="rows", field=f"table {str(member.features)!r}")
         own = joined_data([each.party for _, each, _ in opened], [each for *_, each in opened])
         view = JoinedView([each for _, each, _ in opened])
+    if attack.reads_directions and not own.monotone:
+        reason = f"the view of {view.party!r} states no column with a monotone constraint, whose splits it reads"
+        raise JobError(f"{reason}; choose another attack", code="unsupported", field=f"attack {kind!r}", value=kind)
     aux = AuxiliaryKnowledge(classes=classes)
     if knowledge.known is not None:
         rows, labels, _ = read_known(knowledge.known, ids, knowledge.label, id_column)
@@ -223,6 +226,7 @@ def _opened(
         features=transform(table, columns, categories, place),
         columns=columns,
         categories={name: len(each) for name, each in categories.items()},
+        monotone=view.header.monotone,
         outside=None if outside is None else transform(outside, columns, categories, place),
         shared_start=lambda: model_family(ComponentSpec(view.parameter("model.kind"))).shared_start(view),
         other_runs=tuple(others),

@@ -115,6 +115,9 @@ def _joined_header(members: Sequence[View]) -> Header:
         categories={
             joined_column(header.party, name): found for header in headers for name, found in header.categories.items()
         },
+        monotone={
+            joined_column(header.party, name): way for header in headers for name, way in header.monotone.items()
+        },
     )
 
 

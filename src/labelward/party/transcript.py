@@ -47,7 +47,7 @@ _GREETINGS = frozenset(
     )
 )
 """What passes before a party has learned or told anything of a training."""
-_OF_THE_TABLE = frozenset({"rows", "columns", "ids", "categories"})
+_OF_THE_TABLE = frozenset({"rows", "columns", "ids", "categories", "monotone"})
 """Fields of a header that follow from the party's own table."""
 
 Kind = Literal["header", "received", "sent", "observed", "applied", "linked", "attempt", "end"]
@@ -62,8 +62,9 @@ class Header(msgspec.Struct, frozen=True):
         job: the shared part of the job, as JSON text by key.
         columns: the party's own encoded columns, in its order.
         ids: :func:`ids_digest` of the training rows; empty if the run has none.
-        categories: for each of the party's categorical columns its categories, by code. ``columns``, ``ids`` and
-            ``categories`` are never sent.
+        categories: for each of the party's categorical columns its categories, by code.
+        monotone: 1 or -1 by name of each of its columns with a monotone constraint; empty in views of versions that did
+            not state it. ``columns``, ``ids``, ``categories`` and ``monotone`` are never sent.
     """
 
     format: int
@@ -79,6 +80,7 @@ class Header(msgspec.Struct, frozen=True):
     columns: tuple[str, ...] = ()
     ids: str = ""
     categories: dict[str, tuple[str, ...]] = {}
+    monotone: dict[str, int] = {}
 
 
 class TranscriptEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -291,7 +293,8 @@ class _CutOffError(FileFormatError):
 
 
 def _differing(mine: Header, theirs: Header) -> list[str]:
-    names = [name for name in Header.__struct_fields__ if name != "version"]
+    unstated = {"version"} if theirs.monotone else {"version", "monotone"}  # an earlier version began, and stated none
+    names = [name for name in Header.__struct_fields__ if name not in unstated]
     return [name for name in names if getattr(mine, name) != getattr(theirs, name)]
 
 

@@ -403,4 +403,6 @@ def refuse_unsupported(kind: str, data: VerticalDataset) -> None:
 def attacker_data(inputs: PartyDataset) -> AttackerData:
     """Return a party's training columns in the form used by attacks."""
     categories = {inputs.columns[position]: len(names) for position, names in inputs.categories.items()}
-    return AttackerData(features=inputs.train, columns=inputs.columns, categories=categories)
+    return AttackerData(
+        features=inputs.train, columns=inputs.columns, categories=categories, monotone=inputs.directions
+    )

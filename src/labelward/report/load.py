@@ -110,7 +110,7 @@ def read_audit(folder: Path) -> StoredAudit:
         cut_off=has_cut_off_row(folder),
         budget=job.leakage.budget,
         split=job.data.split,
-        constrained=any((job.data.monotone, *(party.monotone for party in job.parties))),
+        constrained=job.constrained,
         deviating=_deviating(folder, rows),
         diverged=tuple(diverged_runs(folder)),
         explained=_explained(folder, rows),

@@ -9,6 +9,7 @@ import msgspec
 
 from labelward.attacks import ATTACKS, STANDING
 from labelward.attacks.base import UPPER_BOUND
+from labelward.attacks.monotone_sides import ORDERED_PAIRS, MonotoneSides
 from labelward.metrics.registry import MATCHED, RANKING, READ, READ_RIGHT
 from labelward.report.formatting import decimals, percentage_points
 from labelward.report.metrics import format_metric, metric_name, metric_of
@@ -235,13 +236,27 @@ def published_split_notice(split: str) -> tuple[str, ...]:
     )
 
 
-def constraint_notice(constrained: bool) -> tuple[str, ...]:
-    """Return the notice about monotone constraints, if any column has one."""
+def constraint_notice(constrained: bool, table: Sequence[SummaryRow]) -> tuple[str, ...]:
+    """Return the notice about monotone constraints, if any column has one: what they tell, and the figure at its worst.
+
+    Args:
+        constrained: whether any column has one.
+        table: all rows.
+    """
     if not constrained:
         return ()
-    return (
+    tells = (
         "A monotone constraint tells a passive party whose column has it on which side of its splits the labels are "
-        "larger, and so may name the classes to it. No attack here measures this.",
+        "larger, and so may name the classes to it."
+    )
+    measured = [row for row in table if _kind(row) == MonotoneSides.kind and ORDERED_PAIRS.name in row.leakage]
+    if not measured:
+        return (f"{tells} No attack here measures this.",)
+    worst = max(measured, key=lambda row: row.leakage[ORDERED_PAIRS.name].mean)
+    reached, blind = (decimals(found[ORDERED_PAIRS.name].mean, 2) for found in (worst.leakage, worst.without_view))
+    return (
+        f"{tells} {MonotoneSides.kind} measures this: {worst.party} ranks {reached} of the pairs of rows with "
+        f"different labels right ({worst.defense}), {blind} without its view, 0.50 by chance.",
     )
 
 

@@ -192,7 +192,7 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
             *split_notice(table, audit.training_rows),
             *column_sentences(everything),
             *published_split_notice(audit.split),
-            *constraint_notice(audit.constrained),
+            *constraint_notice(audit.constrained, table),
         ),
         hint=reading_hint(primary, regression=_is_regression(rows)) if primary else "",
         cards=tuple(_key_figures(table)),
