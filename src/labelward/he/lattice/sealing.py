@@ -110,7 +110,8 @@ def _seal_batch(
     together = len(room.values)
     for start in range(0, count, together):
         part = slice(start, min(start + together, count))
-        values, coefficients, added = _sum_polynomials(elements, terms, [each[part] for each in lists], room, part)
+        chosen, few = [each[part] for each in lists], part.stop - part.start
+        values, coefficients, added = _sum_polynomials(elements, terms, chosen, room, few)
         loops.seal_sums(
             ring, start, values, coefficients, added, words, pairs, masks, masked, elements.masks, elements.rotated,
             errors, flood, room.sealed, sealed,
@@ -126,10 +127,9 @@ def _seal_batch(
 
 
 def _sum_polynomials(
-    elements: PublicElements, terms: Sequence[RowTerm], lists: Sequence[Int64s], room: _Room, part: slice
+    elements: PublicElements, terms: Sequence[RowTerm], lists: Sequence[Int64s], room: _Room, count: int
 ) -> tuple[Reals, Int64s, Int64s]:
     """Return the polynomials of a few sums [sums, sets, 2, n], values and coefficients, and who has the latter."""
-    count = part.stop - part.start
     values, coefficients, added = room.values[:count], room.coefficients[:count], np.zeros(count, dtype=np.int64)
     values[:] = 0.0
     for term, own in zip(terms, lists, strict=True):
