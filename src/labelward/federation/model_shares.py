@@ -54,13 +54,7 @@ def load_shares(programs: ModelFamily[Any], run: Path, job: Job) -> dict[str, Pa
     """
     names = tuple(party.name for party in job.parties)
     for name in names:
-        if not (run / name / MODEL).exists():
-            raise FileFormatError(
-                f"the share of party {name!r} is missing: there is no {run / name / MODEL}",
-                code="not-found",
-                field=str(run),
-                value=name,
-            )
+        check_share(run, name)
     shares = {name: _share(programs, run / name / MODEL, name, names, job.model.kind) for name in names}
     for name in names[1:]:
         if shares[name].model != shares[names[0]].model:
@@ -72,6 +66,14 @@ def load_shares(programs: ModelFamily[Any], run: Path, job: Job) -> dict[str, Pa
                 value=name,
             )
     return shares
+
+
+def check_share(run: Path, party: str) -> None:
+    """Refuse a folder of a training without a party's share of the model."""
+    folder = run / party / MODEL
+    if not folder.exists():
+        reason = f"the share of party {party!r} is missing: there is no {folder}"
+        raise FileFormatError(reason, code="not-found", field=str(run), value=party)
 
 
 def default_seed(job: Job, earlier: Path | None) -> int:
