@@ -130,6 +130,19 @@ def test_the_truth_may_be_the_whole_table_by_row_numbers(finished: Finished, tmp
     assert score_guess(stored, table, label="diagnosis") == score_guess(stored, out / "data/1/truth.parquet")
 
 
+@pytest.mark.parametrize("labels", ["r1,0\nr2,\n", "r1,0\nr2,1\nr3,2\n"])
+def test_known_labels_that_are_missing_or_too_many(labels: str, finished: Finished, tmp_path: Path) -> None:
+    out, _ = finished
+    features = out / "data/1/telco.parquet"
+    ids = pq.read_table(features)["id"].to_pylist()
+    for number in (3, 2, 1):
+        labels = labels.replace(f"r{number},", f"{ids[number]},")
+    (tmp_path / "known.csv").write_text(f"id,label\n{labels}", encoding="utf-8")
+    told = AttackerKnowledge(known=tmp_path / "known.csv")
+    with refused(DataError, "labels", field=f"table {str(tmp_path / 'known.csv')!r}"):
+        attack_view(out / "runs/none/1/telco/view", features, "id2graph", {}, classes=2, seed=1, knowledge=told)
+
+
 def test_rows_and_columns_may_come_in_another_order(shop: tuple[Path, pa.Table], tmp_path: Path) -> None:
     view, table = shop
     expected = attacked(view, table, tmp_path)

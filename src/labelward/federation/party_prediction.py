@@ -102,9 +102,9 @@ class ModelSide:
         job = with_defaults(job)
         require_party(job, party)
         if (out is None) != (party != job.active.name):
-            what, code = ("remove it", "conflict") if out else ("name the file to write", "missing")
+            what = "remove it" if out else "name the file to write"
             reason = f"the active party {job.active.name!r} gets the result, and no other; {what}"
-            raise JobError(reason, code=code, field="--to", value=party)
+            raise JobError(reason, code="conflict", field="--to", value=party)
         share, record = finished_share(model_family(job.model), run, party)
         return cls(job=job, party=party, share=share, record=record)
 

@@ -146,7 +146,10 @@ def attack_view(
         view = JoinedView([each for _, each, _ in opened])
     aux = AuxiliaryKnowledge(classes=classes)
     if knowledge.known is not None:
-        rows, labels, _ = read_known(knowledge.known, ids, knowledge.label, id_column)
+        rows, labels, names = read_known(knowledge.known, ids, knowledge.label, id_column)
+        if len(names) > classes:
+            reason = f"has {len(names)} classes, where the attacker assumes {classes}"
+            raise DataError(reason, code="labels", field=f"table {str(knowledge.known)!r}", value=names)
         if "auxiliary" in params:
             _check_count(attack, len(rows), knowledge.known)
         aux = AuxiliaryKnowledge(classes=classes, known_rows=rows, known_labels=labels)
@@ -355,7 +358,11 @@ def read_known(
     place = f"table {str(path)!r}"
     table = read_table(path, text=[id_column or "id", label])
     names = read_ids(table, id_column or "id", place).tolist()
-    found = [str(value) for value in find_column(table, label, place).to_pylist()]
+    values = find_column(table, label, place)
+    if values.null_count:
+        reason = f"label column {label!r} lacks {values.null_count} labels; leave out rows whose labels are not known"
+        raise DataError(reason, code="labels", field=place, value=values.null_count)
+    found = [str(value) for value in values.to_pylist()]
     row_of = {name: row for row, name in enumerate(ids)}
     unknown = [name for name in names if name not in row_of]
     if unknown:

@@ -157,7 +157,7 @@ def _cut_off(listener: str) -> ListenerDiagnosis:
     """Return the result of a handshake after which the listener ended the connection without a word."""
     return ListenerDiagnosis(
         reason=f"{listener!r} closed the connection when it saw this party's certificate: it does not know the "
-        "authority of it, or its clock says that the certificate is not valid; compare authority.crt of both, and clocks",
+        "authority of it, or its clock says that the certificate is not valid; compare authority.crt and clocks",
         code="identity",
     )
 
