@@ -242,7 +242,7 @@ def _check_names(names: Sequence[str], table: str) -> None:
     seen: set[str] = set()
     for position, name in enumerate(names):
         if not name:
-            reason = f"column {position} has no name; if it is an index, write the file without it"
+            reason = f"column {position} has no name; name it, or leave it out if it is an index"
             raise DataError(reason, code="columns", field=table, value=position)
         if name in seen:
             raise DataError(f"two columns have the name {name!r}; rename one", code="columns", field=table, value=name)

@@ -425,6 +425,8 @@ def read_guess(path: Path) -> StoredGuess:
     Raises:
         FileFormatError: the file is missing, damaged, not a guess, or of another format version.
     """
+    if not path.is_file():
+        raise FileFormatError("no such file; labelward attack writes guesses", code="not-found", field=str(path))
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
@@ -485,9 +487,9 @@ def score_guess(
     place = f"table {str(truth)!r}"
     table = read_table(truth, text=[id_column or "id"])
     if bins is None:
-        classes, numbers = encode_labels(table, label, place)
+        classes, numbers = encode_labels(table, label, place, quantities="give --bins")
     else:
-        targets = encode_regression_targets(table, label, place)
+        targets = encode_regression_targets(table, label, place, classes="leave out --bins")
     rows = guessed_rows(stored, table, id_column, place)
     attack = attack_of_guess(stored)
     if stored.kind == "labels":

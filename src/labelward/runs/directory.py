@@ -336,6 +336,11 @@ def _write(path: Path, columns: Mapping[str, Any]) -> None:
         pq.write_table(table, file)
 
 
+def made_for(job: str) -> Purpose | None:
+    """Return what the folder of a stored job was made for; None where labelward did not write the job."""
+    return next((purpose for purpose in _DESCRIPTIONS if job.startswith(_marker(purpose))), None)
+
+
 def _marker(purpose: Purpose) -> str:
     return f"# Written by labelward {purpose}: the job, completed with defaults.\n\n"
 
