@@ -45,6 +45,9 @@ def read_table(path: str | os.PathLike[str], *, text: Sequence[str] = (), form: 
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"cannot be read as {suffix[1:]} ({reason})", code="unreadable", field=place) from error
+    if not isinstance(table, pa.Table | pa.RecordBatch):
+        reason = f"the reader of {suffix} must return a pyarrow.Table, not {type(table).__name__}"
+        raise DataError(reason, code="type", field=place)
     return _validated(table, place)
 
 
