@@ -14,7 +14,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import labelward
-from labelward.errors import Code, DataError, InputError, JobError
+from labelward.errors import Code, DataError, FileFormatError, InputError, JobError
 from refusals import refused
 
 ROOT = Path(__file__).parents[1]
@@ -171,6 +171,16 @@ def test_paths_may_be_texts(job: labelward.Job, audited: Path, tmp_path: Path) -
         str(audited / "runs/none/1/telco/view"), str(audited / "data/1/telco.parquet"), "id2graph", classes=2, seed=1
     )
     assert len(ids) == view.rows
+
+
+def test_the_folder_of_an_audit_holds_no_model(job: labelward.Job, audited: Path, tmp_path: Path) -> None:
+    for call in (
+        lambda: labelward.FederatedModel.load(audited),
+        lambda: labelward.predict(audited, "new.csv", tmp_path / "out.parquet"),
+        lambda: labelward.train(job, tmp_path / "more", earlier=audited),
+    ):
+        with refused(FileFormatError, "foreign", field=str(audited), value="audit"):
+            call()
 
 
 WRONG: dict[str, tuple[Callable[[labelward.Job], object], Code]] = {

@@ -9,7 +9,7 @@ from labelward.errors import FileFormatError, JobError
 from labelward.federation.simulation import MODEL
 from labelward.job import Job, Variant, load_job
 from labelward.protocols.family import ModelFamily, PartyShare
-from labelward.runs.directory import JOB_FILE
+from labelward.runs.directory import JOB_FILE, made_for
 from labelward.runs.short_names import variant_without_defaults
 
 
@@ -19,6 +19,10 @@ def trained_job(run: Path) -> Job:
     Raises:
         FileFormatError: the folder is none of a training.
     """
+    if (purpose := made_for(run)) in ("audit", "tune"):
+        what = "an audit" if purpose == "audit" else "a search"
+        reason = f"is the folder of {what}, not of a training; give the --out folder of labelward train"
+        raise FileFormatError(reason, code="foreign", field=str(run), value=purpose)
     try:
         return load_job(run / JOB_FILE)
     except JobError as error:

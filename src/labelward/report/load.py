@@ -88,7 +88,7 @@ def read_audit(folder: Path) -> StoredAudit:
         raise FileFormatError(reason, code="unreadable", value=str(folder / JOB_FILE)) from error
     except JobError as error:
         raise error.within("damaged job").translated(FileFormatError) from error
-    if made_for(text) == "train":
+    if made_for(folder) == "train":
         reason = (
             f"{folder} is the folder of a training, which has no report; labelward audit makes one of a job, and "
             "labelward attack attacks the stored views"
@@ -96,7 +96,9 @@ def read_audit(folder: Path) -> StoredAudit:
         raise FileFormatError(reason, code="foreign", value=str(folder))
     rows = read_rows(folder)
     if not rows:
-        raise FileFormatError(f"{folder} has no results yet", code="incomplete", value=str(folder))
+        raise FileFormatError(
+            f"{folder} has no results yet; run labelward audit again", code="incomplete", value=str(folder)
+        )
     pairs: dict[tuple[str, int], Sequence[dict[str, Any]]] = {
         (defense_label(row.defense), row.seed): row.defense for row in rows
     }

@@ -336,8 +336,9 @@ def _write(path: Path, columns: Mapping[str, Any]) -> None:
         pq.write_table(table, file)
 
 
-def made_for(job: str) -> Purpose | None:
+def made_for(folder: Path) -> Purpose | None:
     """Return what the folder of a stored job was made for; None where labelward did not write the job."""
+    job = _job_text(folder)
     return next((purpose for purpose in _DESCRIPTIONS if job.startswith(_marker(purpose))), None)
 
 
