@@ -627,6 +627,13 @@ def test_fewer_than_one_process_is_refused_before_there_is_a_folder(small: Small
     assert not (tmp_path / "out").exists()
 
 
+def test_a_defense_of_another_model_is_refused(small: Small, tmp_path: Path) -> None:
+    search = small(variables=[{"name": "marvell.s", "low": 1, "high": 2}], evaluations=2)
+    for _ in range(2):  # also where the search goes on
+        with refused(InputError, "unsupported", field="[[tune.variable]]", value=2):
+            tune(search, out=tmp_path / "out")
+
+
 def test_utility_without_a_metric_is_refused(small: Small) -> None:
     """As where all scored rows with known labels are of one class."""
     figures = Figures(utility={}, cost=1.0, costs={}, leakage={})

@@ -85,7 +85,8 @@ def tune(
             trainings are taken over, so that none is made twice; each counts as an evaluation all the same.
 
     Raises:
-        InputError: of any kind, before anything is written; or more than half of the trainings fail.
+        InputError: of any kind, before anything is written; or every setting is refused, or more than half of the
+            trainings fail.
         DependencyError: Optuna or pymoo is not installed.
     """
     require_libraries()
@@ -109,6 +110,9 @@ def tune(
         with workers(evaluator, jobs) as evaluate:
             run = _Tuning(evaluator, search, record, held, _made_beside(beside, job, private), evaluate, watch)
             asked = run.search_all()
+            if asked and all(each.status == "refused" for each in asked):
+                reason = f"model or defenses refuse every setting, the first one because: {asked[0].reason}"
+                raise InputError(reason, code="unsupported", field="[[tune.variable]]", value=len(asked))
             front = confirm(evaluator, run.measured, _front(section, asked), watch)
         result = TuneResult(record=record, evaluations=tuple(asked), front=tuple(front))
         _store(out, evaluator, result, held)
