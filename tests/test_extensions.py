@@ -17,12 +17,12 @@ import pytest
 
 from labelward import extensions
 from labelward.attacks import ATTACKS
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, ColumnGuess, LabelGuess
 from labelward.auditing.audit import audit
 from labelward.data import read_table
 from labelward.defenses.local_trees import LocalTrees
-from labelward.errors import DependencyError, InputError, JobError
-from labelward.families import families
+from labelward.errors import Code, DataError, DependencyError, InputError, JobError
+from labelward.families import FamilyEntry, families
 from labelward.federation.components import list_components
 from labelward.he import engine, engine_names
 from labelward.he.plain import PlainEngine
@@ -65,6 +65,13 @@ class TheirEngine(PlainEngine):
     """An engine of another package."""
 
 
+THEIRS = FamilyEntry(family="family:Family", models={}, messages=(), package="theirs")
+
+
+def read_nothing(file: Path, text: Any, form: Any) -> None:
+    return None
+
+
 def read_fives(file: Path, text: Any, form: Any) -> pa.Table:
     return pa.table({"five": [5]})
 
@@ -100,8 +107,8 @@ def test_components_of_other_packages(installed: dict[str, list[EntryPoint]], tm
 
 
 def test_a_family_of_another_package(installed: dict[str, list[EntryPoint]]) -> None:
-    installed["labelward.families"] = [point("families", "any", "labelward.families:FAMILIES")]
-    assert families()[-1] == families()[:-1]
+    installed["labelward.families"] = [point("families", "any", f"{__name__}:THEIRS")]
+    assert families()[-1] == THEIRS
 
 
 def test_extensions_that_cannot_be_used(installed: dict[str, list[EntryPoint]]) -> None:
@@ -122,6 +129,27 @@ def test_extensions_that_cannot_be_used(installed: dict[str, list[EntryPoint]]) 
             ATTACKS.classes()
 
 
+@pytest.mark.parametrize("group", ["attacks", "defenses", "engines", "families", "tables"])
+def test_an_entry_point_of_something_else_harms_nobody(
+    group: extensions.Group, installed: dict[str, list[EntryPoint]]
+) -> None:
+    installed[f"labelward.{group}"] = [point(group, "wrong", f"{__name__}:JOB")]
+    with refused(DependencyError, "dependency", value="wrong"):
+        extensions.load(group, "wrong")
+    with pytest.warns(extensions.ExtensionWarning, match="wrong"):
+        assert extensions.loaded(group) == {}
+    if group in ("attacks", "defenses", "engines"):
+        with pytest.warns(extensions.ExtensionWarning, match="wrong"):
+            assert "wrong" not in [each.kind for each in list_components()[group]]
+
+
+def test_a_reader_that_returns_no_table(installed: dict[str, list[EntryPoint]], tmp_path: Path) -> None:
+    installed["labelward.tables"] = [point("tables", "fives", f"{__name__}:read_nothing")]
+    (tmp_path / "a.fives").touch()
+    with refused(DataError, "type", field=f"table {str(tmp_path / 'a.fives')!r}"):
+        read_table(tmp_path / "a.fives")
+
+
 def test_objects_given_to_an_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ATTACKS, "_added", [])
     rows = audit(parse_job(JOB), tmp_path / "out", attacks=[Parity()], defenses=[LocalTrees(count=1)])
@@ -134,6 +162,57 @@ def test_objects_given_to_an_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     with refused(InputError, "duplicate", value="parity"):
         audit(parse_job(JOB), tmp_path / "other", attacks=[Other()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wrong(Attack):
+    """Returns what it was told to."""
+
+    kind: ClassVar[str] = "wrong"
+    returned: ClassVar[Any] = None
+
+    def __call__(self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator) -> Any:
+        """Return it."""
+        return self.returned
+
+
+ROWS = 455  # of the training part
+
+
+@pytest.mark.parametrize(
+    ("returned", "code"),
+    [
+        (None, "type"),
+        (np.zeros(ROWS, np.int64), "type"),
+        (ColumnGuess(), "type"),
+        (LabelGuess(values=[0] * ROWS), "type"),  # type: ignore[arg-type]
+        (LabelGuess(values=np.zeros(ROWS)), "type"),  # type: ignore[arg-type]
+        (LabelGuess(values=np.zeros(3, np.int64)), "rows"),
+        (LabelGuess(values=np.zeros((ROWS, 2), np.int64)), "rows"),
+        (LabelGuess(values=np.zeros(ROWS, np.int64), kind="classes"), "choice"),  # type: ignore[arg-type]
+        (LabelGuess(values=np.zeros(ROWS, np.int64), kind="labels", scores=np.zeros(ROWS)), "rows"),
+        (LabelGuess(values=np.zeros(ROWS, np.int64), kind="labels", scores=np.full((ROWS, 2), np.nan)), "values"),
+    ],
+)
+def test_what_an_attack_may_not_return(
+    returned: Any, code: Code, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ATTACKS, "_added", [])
+    monkeypatch.setattr(Wrong, "returned", returned)
+    with refused(InputError, code, field="attack 'wrong'"):
+        audit(parse_job(JOB), tmp_path / "out", attacks=[Wrong()])
+
+
+@pytest.mark.parametrize("kind", ["Last Tree", "../up", "none", "", None])
+def test_a_class_without_a_name_for_jobs(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Wrong, "kind", kind)
+    with refused(InputError, "type", field=f"attack {kind!r}", value=kind):
+        ATTACKS.add(Wrong)
+
+
+def test_a_class_that_is_no_dataclass() -> None:
+    with refused(InputError, "type", field="attack 'bare'", value="Bare"):
+        ATTACKS.add(type("Bare", (Attack,), {"kind": "bare"}))
 
 
 @pytest.mark.slow

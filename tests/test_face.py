@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,7 +14,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import labelward
-from labelward.errors import DataError, JobError
+from labelward.errors import Code, DataError, FileFormatError, InputError, JobError
 from refusals import refused
 
 ROOT = Path(__file__).parents[1]
@@ -123,8 +125,95 @@ def test_epsilon_is_measured_from_a_guess() -> None:
     assert labelward.measure_epsilon(guess, labels, columns, without_view=nothing, delta=1e-5) > 0.5
     assert labelward.measure_epsilon(nothing, labels, columns) == 0
     assert labelward.measure_epsilon(guess, labels, columns, known_rows=range(880)) == 0
-    with refused(DataError, "rows", value=(900, 899, 900, 899)):
+    with refused(DataError, "rows", value=(900, 899, 900, 899, 900)):
         labelward.measure_epsilon(guess, labels[1:], columns)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "field"),
+    [
+        ({"guess": np.zeros(9, np.int64)}, "type", "guess"),
+        ({"view": "a folder"}, "type", "view"),
+        ({"labels": [None, *"abababab"]}, "labels", "labels"),
+        ({"labels": np.full(9, np.nan)}, "labels", "labels"),
+        ({"labels": np.zeros((9, 2))}, "labels", "labels"),
+        ({"columns": [["a"]] * 9}, "values", "columns"),
+        ({"columns": np.full((9, 2), np.inf)}, "values", "columns"),
+        ({"columns": np.zeros(9)}, "columns", "columns"),
+        ({"without_view": labelward.LabelGuess(values=np.zeros(3, np.int64))}, "rows", ""),
+        ({"known_rows": [9]}, "range", "known_rows"),
+        ({"known_rows": [-1]}, "range", "known_rows"),
+        ({"known_rows": [0.5]}, "type", "known_rows"),
+        ({"delta": -1}, "range", "delta"),
+        ({"confidence": 1}, "range", "confidence"),
+        ({"seed": "one"}, "type", "seed"),
+    ],
+)
+def test_what_epsilon_cannot_be_measured_from(changed: dict[str, Any], code: Code, field: str) -> None:
+    given = {
+        "guess": labelward.LabelGuess(values=np.zeros(9, np.int64)),
+        "labels": np.arange(9) % 2,
+        "columns": np.zeros((9, 2)),
+        **changed,
+    }
+    with refused(InputError, code, field=field):
+        labelward.measure_epsilon(given.pop("guess"), **given)
+
+
+def test_paths_may_be_texts(job: labelward.Job, audited: Path, tmp_path: Path) -> None:
+    labelward.train(job, str(tmp_path / "model"))
+    assert labelward.FederatedModel.load(str(tmp_path / "model")).parties == ("active", "telco")
+    table = str(tmp_path / "new.csv")
+    load_breast_cancer(as_frame=True).data.head(40).to_csv(table, index=False)
+    assert labelward.predict(str(tmp_path / "model"), table, str(tmp_path / "out.parquet")) == 40
+    view = labelward.View.load(str(audited / "runs/none/1/telco/view"))
+    ids, _ = labelward.attack(
+        str(audited / "runs/none/1/telco/view"), str(audited / "data/1/telco.parquet"), "id2graph", classes=2, seed=1
+    )
+    assert len(ids) == view.rows
+
+
+def test_the_folder_of_an_audit_holds_no_model(job: labelward.Job, audited: Path, tmp_path: Path) -> None:
+    for call in (
+        lambda: labelward.FederatedModel.load(audited),
+        lambda: labelward.predict(audited, "new.csv", tmp_path / "out.parquet"),
+        lambda: labelward.train(job, tmp_path / "more", earlier=audited),
+    ):
+        with refused(FileFormatError, "foreign", field=str(audited), value="audit"):
+            call()
+
+
+WRONG: dict[str, tuple[Callable[[labelward.Job], object], Code]] = {
+    "path": (lambda job: labelward.load_job(5), "type"),  # type: ignore[arg-type]
+    "out": (lambda job: labelward.audit(job, None), "type"),  # type: ignore[arg-type]
+    "repeat": (lambda job: labelward.train(job, "out", repeat="earlier"), "type"),
+    "folder": (lambda job: labelward.View.load("a\0b"), "type"),
+    "job": (lambda job: labelward.simulate("job.toml"), "type"),  # type: ignore[arg-type]
+    "attacks": (lambda job: labelward.audit(job, "out", attacks=[labelward.Attack]), "type"),  # type: ignore[list-item]
+    "defenses": (lambda job: labelward.audit(job, "out", defenses=["id-lmid"]), "type"),  # type: ignore[list-item]
+    "attackers": (lambda job: labelward.audit(job, "out", attackers=["nobody"]), "unknown"),
+    "variant": (lambda job: labelward.measure(job, "none"), "type"),  # type: ignore[arg-type]
+    "classes": (lambda job: labelward.attack("view", "own.csv", "id2graph", classes=2.5, seed=1), "type"),  # type: ignore[arg-type]
+    "seed": (lambda job: labelward.attack("view", "own.csv", "id2graph", classes=2, seed=-1), "range"),
+    "parameters": (lambda job: labelward.attack("v", "o.csv", "id2graph", classes=2, seed=1, parameters=5), "type"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("argument", WRONG)
+def test_an_argument_of_another_type_is_named(
+    argument: str, job: labelward.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    call, code = WRONG[argument]
+    with refused(InputError, code, field=argument):
+        call(job)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("given", [5, [], {1: 2}])
+def test_what_is_no_job(given: Any) -> None:
+    with refused(JobError, "unknown" if isinstance(given, dict) else "type"):
+        labelward.parse_job(given)
 
 
 def test_costs_are_estimated(job: labelward.Job, tmp_path: Path) -> None:

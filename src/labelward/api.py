@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData, ColumnGuess, LabelGuess
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import load_dataset, load_tables
-from labelward.errors import DataError
+from labelward.errors import DataError, InputError
 from labelward.federation.components import check_job, make_engine, model_family, with_defaults
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.model import FederatedModel
@@ -26,10 +26,20 @@ from labelward.federation.predict import predict_table
 from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import SimulationResult, simulate_job
 from labelward.federation.train import TrainedModel, defense_variant, train_variant
-from labelward.job import Job
+from labelward.job import Job, as_job
 from labelward.leakage.label_model import fit_label_model
 from labelward.leakage.observational_audit import epsilon_evidence
 from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_models
+from labelward.parameters import (
+    NonNegativeInt,
+    PositiveInt,
+    Seed,
+    StrPath,
+    as_path,
+    as_paths,
+    check_instance,
+    check_value,
+)
 from labelward.party.context import no_progress
 from labelward.party.view import View
 from labelward.planning.cost_model import forecast
@@ -56,7 +66,7 @@ def simulate(job: Job, *, seed: int | None = None, defense: str | None = None) -
         >>> job = labelward.load_job("job.toml")  # doctest: +SKIP
         >>> labelward.simulate(job).views["telco"].counts()  # doctest: +SKIP
     """
-    seed = job.run.seeds[0] if seed is None else seed
+    seed = as_job(job).run.seeds[0] if seed is None else seed
     job = with_defaults(replace(job, attacks=(), run=replace(job.run, seeds=(seed,))))
     check_job(job)
     variant = defense_variant(job, defense)
@@ -69,12 +79,12 @@ def simulate(job: Job, *, seed: int | None = None, defense: str | None = None) -
 
 def train(
     job: Job,
-    out: Path,
+    out: StrPath,
     *,
     seed: int | None = None,
     defense: str | None = None,
-    earlier: Path | None = None,
-    repeat: Sequence[Path] = (),
+    earlier: StrPath | None = None,
+    repeat: Sequence[StrPath] = (),
     force: bool = False,
     watch: Watch = no_log,
 ) -> TrainedModel:
@@ -95,25 +105,26 @@ def train(
         PolicyError: the defense does not fit model or data.
 
     Example:
-        >>> model = labelward.train(labelward.load_job("job.toml"), Path("model"))  # doctest: +SKIP
+        >>> model = labelward.train(labelward.load_job("job.toml"), "model")  # doctest: +SKIP
         >>> model.utility, model.cost.bytes  # doctest: +SKIP
     """
-    if seed is None:
-        seed = default_seed(job, earlier)
+    begun = None if earlier is None else as_path("earlier", earlier)
     return train_variant(
-        job,
-        out,
-        seed=seed,
+        as_job(job),
+        as_path("out", out),
+        seed=default_seed(job, begun) if seed is None else seed,
         variant=defense,
         force=force,
         watch=watch,
-        earlier=earlier,
-        repeat=repeat,
+        earlier=begun,
+        repeat=as_paths("repeat", repeat),
         forecast=forecast,
     )
 
 
-def predict(run: Path, tables: Path | Mapping[str, Path], out: Path, *, mode: PredictMode = "one-round") -> int:
+def predict(
+    run: StrPath, tables: StrPath | Mapping[str, StrPath], out: StrPath, *, mode: PredictMode = "one-round"
+) -> int:
     """Predict the rows of new tables with the shares of all parties; write a Parquet file, return the number of rows.
 
     The file has the columns ``id``, ``prediction``, and margins and probabilities where the model has them. For arrays
@@ -130,28 +141,30 @@ def predict(run: Path, tables: Path | Mapping[str, Path], out: Path, *, mode: Pr
         DataError: a table cannot be used, lacks a column, or the parties' rows differ.
 
     Example:
-        >>> labelward.predict(Path("model"), Path("new.csv"), Path("predictions.parquet"))  # doctest: +SKIP
+        >>> labelward.predict("model", "new.csv", "predictions.parquet")  # doctest: +SKIP
         569
     """
-    if isinstance(tables, Path):
-        tables = dict.fromkeys(FederatedModel.load(run).parties, tables)
-    return predict_table(run, tables, out, mode=mode)
+    folder = as_path("run", run)
+    if not isinstance(tables, Mapping):
+        tables = dict.fromkeys(FederatedModel.load(folder).parties, tables)
+    own = {party: as_path("tables", table) for party, table in tables.items()}
+    return predict_table(folder, own, as_path("out", out), mode=mode)
 
 
 def attack(
-    view: Path,
-    features: Path,
+    view: StrPath,
+    features: StrPath,
     kind: str,
     *,
     classes: int,
     seed: int,
     parameters: Mapping[str, Any] | None = None,
     id_column: str | None = None,
-    known: Path | None = None,
+    known: StrPath | None = None,
     label: str = "label",
-    other_views: Sequence[Path] = (),
-    labels: Path | None = None,
-    colluding: Mapping[Path, Path] | None = None,
+    other_views: Sequence[StrPath] = (),
+    labels: StrPath | None = None,
+    colluding: Mapping[StrPath, StrPath] | None = None,
 ) -> tuple[tuple[str, ...], LabelGuess | ColumnGuess]:
     """Attack a stored view as its party could: with the view, its own columns and model, and stated knowledge.
 
@@ -181,19 +194,24 @@ def attack(
         JobError: an unknown attack or parameter, or an attack that lacks what it needs.
 
     Example:
-        >>> folder, own = Path("audit/runs/none/1/telco/view"), Path("audit/data/1/telco.parquet")  # doctest: +SKIP
+        >>> folder, own = "audit/runs/none/1/telco/view", "audit/data/1/telco.parquet"  # doctest: +SKIP
         >>> ids, guess = labelward.attack(folder, own, "id2graph", classes=2, seed=1)  # doctest: +SKIP
     """
+    check_value("classes", classes, PositiveInt)
+    check_value("seed", seed, Seed)
+    check_instance("parameters", parameters or {}, Mapping, "by name")
+    folder, own = as_path("view", view), as_path("features", features)
+    others = ((as_path("colluding", each), as_path("colluding", table)) for each, table in (colluding or {}).items())
     knowledge = AttackerKnowledge(
-        known=known,
-        labels=labels,
+        known=None if known is None else as_path("known", known),
+        labels=None if labels is None else as_path("labels", labels),
         label=label,
-        other_runs=tuple(other_views),
-        models=load_models(view),
-        colluding=tuple((colluding or {}).items()),
+        other_runs=as_paths("other_views", other_views),
+        models=load_models(folder),
+        colluding=tuple(others),
     )
     return attack_view(
-        view, features, kind, parameters or {}, classes=classes, seed=seed, id_column=id_column, knowledge=knowledge
+        folder, own, kind, parameters or {}, classes=classes, seed=seed, id_column=id_column, knowledge=knowledge
     )
 
 
@@ -226,16 +244,33 @@ def measure_epsilon(
         seed: of counterfactual labels.
 
     Raises:
-        DataError: numbers of rows differ.
+        DataError: numbers of rows differ, or there are none; labels are missing, or columns are no finite numbers.
+        InputError: an argument is of another class, or out of range.
 
     Example:
         >>> labelward.measure_epsilon(guess, y, X)  # doctest: +SKIP
     """
-    numbers = np.asarray(columns, np.float64)
-    rows = (len(guess.values), len(labels), len(numbers), len(labels) if view is None else view.rows)
-    if len(set(rows)) > 1:
-        reason = f"there are {rows[0]} guesses, {rows[1]} labels, {rows[2]} rows of columns and {rows[3]} of the view"
+    check_value("delta", delta, Annotated[float, Meta(ge=0, lt=1)])
+    check_value("confidence", confidence, Annotated[float, Meta(gt=0, lt=1)])
+    check_value("seed", seed, Seed)
+    check_instance("guess", guess, LabelGuess, "of labelward.attack")
+    check_instance("without_view", without_view or guess, LabelGuess, "of labelward.attack")
+    if view is not None:
+        check_instance("view", view, View, "of labelward.View.load")
+    numbers, labels = _numbers(columns), _labels(labels)
+    blind = guess if without_view is None else without_view
+    rows = (len(guess.values), len(labels), len(numbers), len(labels) if view is None else view.rows, len(blind.values))
+    if len(set(rows)) > 1 or not rows[0]:
+        reason = (
+            f"there are {rows[0]} guesses, {rows[1]} labels, {rows[2]} rows of columns, {rows[3]} of the view and "
+            f"{rows[4]} guesses without it; give as many of each"
+        )
         raise DataError(reason, code="rows", value=rows)
+    for row in np.asarray(known_rows).tolist():
+        check_value("known_rows", row, NonNegativeInt)
+        if row >= len(labels):
+            reason = f"must be below {len(labels)}, the number of rows, not {row}"
+            raise InputError(reason, code="range", field="known_rows", value=row)
     names, truth = np.unique(labels, return_inverse=True)
     filled = AttackerData(features=numbers, columns=[str(number) for number in range(numbers.shape[1])]).numbers()
     draws = learning(seed, "", 0, "observational audit")
@@ -244,3 +279,31 @@ def measure_epsilon(
     leaves = None if view is None else observed_leaves(view)
     found = epsilon_evidence(guess, without_view, truth, model, known=known, leaves=leaves, delta=delta, rng=draws)
     return found.bound(confidence=confidence)
+
+
+def _numbers(columns: Any) -> NDArray[np.float64]:
+    """Return columns as an array; :class:`DataError` where they are no table of numbers."""
+    try:
+        numbers = np.asarray(columns, np.float64)
+    except (TypeError, ValueError) as error:
+        reason = f"must be numbers, NaN where one is missing ({error})"
+        raise DataError(reason, code="values", field="columns") from error
+    if numbers.ndim != 2:
+        reason = f"must have two dimensions, rows and columns, not {numbers.ndim}"
+        raise DataError(reason, code="columns", field="columns", value=numbers.shape)
+    if np.isinf(numbers).any():
+        raise DataError("must be finite, or NaN where one is missing", code="values", field="columns")
+    return numbers
+
+
+def _labels(labels: Any) -> NDArray[Any]:
+    """Return labels as an array; :class:`DataError` where they are no list, or one is missing."""
+    found = np.asarray(labels)
+    if found.ndim != 1:
+        reason = f"must have one dimension, the rows, not {found.ndim}"
+        raise DataError(reason, code="labels", field="labels", value=found.shape)
+    missing = [row for row, label in enumerate(found.tolist()) if label is None or label != label]
+    if missing:
+        reason = f"row {missing[0]}, counting from 0, has none; leave out rows without a label"
+        raise DataError(reason, code="labels", field="labels", value=missing[0])
+    return found

@@ -282,15 +282,15 @@ def quoted(text: object, most: int = 80) -> str:
     return "".join(char if char.isprintable() else "?" for char in short)
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     """Return the message for a name that is not in a list: what was given, a near one, all known ones."""
     names = sorted(known)
     return f"unknown {kind} {name!r}{suggestion(name, names)}; known: {', '.join(names) or 'none'}"
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: object, known: Iterable[str]) -> str:
     """Return the end of a message that suggests the nearest known name; empty where none is near."""
-    near = get_close_matches(name, list(known), n=1, cutoff=LEAST_LIKENESS)
+    near = get_close_matches(name, list(known), n=1, cutoff=LEAST_LIKENESS) if isinstance(name, str) else []
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

@@ -30,6 +30,16 @@ from labelward.errors import DependencyError
 Group = Literal["attacks", "defenses", "engines", "families", "tables"]
 
 
+_NEEDED: dict[Group, tuple[str, ...]] = {
+    "attacks": ("kind", "__dataclass_fields__"),
+    "defenses": ("kind", "__dataclass_fields__"),
+    "engines": ("name", "secure", "Parameters"),
+    "families": ("family", "models", "messages", "package"),
+    "tables": ("__call__",),
+}
+"""What the object of an entry point of a group has."""
+
+
 class ExtensionWarning(UserWarning):
     """An installed extension that cannot be used."""
 
@@ -54,11 +64,15 @@ def load(group: Group, name: str) -> Any:
     """Return the object of an extension.
 
     Raises:
-        DependencyError: there is no such extension, or it cannot be imported.
+        DependencyError: there is no such extension, or it cannot be imported, or is none of this group.
     """
     point = extensions(group)[name]
     try:
-        return point.load()
+        found = point.load()
+        lacking = [needed for needed in _NEEDED[group] if not hasattr(found, needed)]
+        if lacking:
+            raise TypeError(f"{point.value!r} has no {', '.join(lacking)}")
+        return found
     except Exception as error:
         reason = f"{_package(point)} cannot be loaded ({type(error).__name__}: {error}); update or uninstall it"
         raise DependencyError(reason, code="dependency", field=f"labelward.{group} {name!r}", value=name) from error

@@ -13,16 +13,18 @@ The annotation is what is checked when an object is made, from a job file or fro
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
-from labelward.errors import Code, JobError, number_code, suggestion
+from labelward.errors import Code, InputError, JobError, number_code, suggestion
 
 PositiveInt: TypeAlias = Annotated[int, Meta(ge=1)]
 NonNegativeInt: TypeAlias = Annotated[int, Meta(ge=0)]
@@ -30,6 +32,8 @@ PositiveFloat: TypeAlias = Annotated[float, Meta(gt=0)]
 NonNegativeFloat: TypeAlias = Annotated[float, Meta(ge=0)]
 Fraction: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
 Text: TypeAlias = Annotated[str, Meta(pattern=r"\S")]
+Seed: TypeAlias = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+StrPath: TypeAlias = str | os.PathLike[str]
 
 
 class Parameters:
@@ -180,7 +184,7 @@ def _describe(annotation: Any, *, plural: bool = False) -> str:
         return f"{least} of {_describe(arguments[0], plural=True)}"
     if kind is bool:
         return "true or false"
-    noun = _NOUNS[kind][plural]
+    noun = _NOUNS.get(kind, (f"a {kind.__name__}",) * 2)[plural]
     if "pattern" in constraints:
         return f"non-empty {noun}" if plural else "a non-empty text"
     return f"{noun} {_bounds(constraints)}".rstrip()
@@ -191,3 +195,35 @@ def _bounds(constraints: Mapping[str, Any]) -> str:
         return f"from {constraints['ge']} to {constraints['le']}"
     signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
     return " and ".join(f"{sign} {constraints[name]}" for name, sign in signs.items() if name in constraints)
+
+
+def as_path(name: str, value: StrPath) -> Path:
+    """Return an argument that names a file or folder; :class:`InputError` where it is no path."""
+    try:
+        path = Path(value)
+    except TypeError as error:
+        reason = f"must be a path, as a text or a pathlib.Path, not {value!r}"
+        raise InputError(reason, code="type", field=name, value=value) from error
+    if "\0" in str(path):
+        raise InputError(f"must be a path, not {value!r}", code="type", field=name, value=value)
+    return path
+
+
+def as_paths(name: str, values: Iterable[StrPath]) -> tuple[Path, ...]:
+    """Return an argument that names several files or folders; :class:`InputError` where it is no list of paths."""
+    if isinstance(values, str | os.PathLike) or not isinstance(values, Iterable):
+        raise InputError(f"must be a list of paths, not {values!r}", code="type", field=name, value=values)
+    return tuple(as_path(name, each) for each in values)
+
+
+def check_instance(name: str, value: Any, kind: type[Any], such: str) -> None:
+    """Refuse an argument that is no object of a class, with an :class:`InputError`.
+
+    Args:
+        such: what such an object is or comes from, for the error.
+    """
+    if not isinstance(value, kind):
+        given = value.__name__ if isinstance(value, type) else type(value).__name__
+        what = f"the class {given}" if isinstance(value, type) else f"an object of {given}"
+        reason = f"must be of the class {kind.__name__} ({such}), not {what}"
+        raise InputError(reason, code="type", field=name, value=value)

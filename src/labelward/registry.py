@@ -7,8 +7,9 @@ and parameters are refused with the known ones.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, Generic, TypeVar
@@ -17,6 +18,7 @@ from labelward.errors import DependencyError, InputError, JobError, suggestion, 
 from labelward.extensions import Group, loaded
 
 T = TypeVar("T")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class Registry(Generic[T]):
@@ -51,15 +53,22 @@ class Registry(Generic[T]):
         """Add a class in this process, so that jobs may name its kind; a class that is there already stays.
 
         Raises:
-            InputError: another class has this kind.
+            InputError: another class has this kind, the kind is no name, or the class is no dataclass.
         """
-        kind = cls.kind  # type: ignore[attr-defined]
+        kind = getattr(cls, "kind", None)
+        place = f"{self.family} {kind!r}"
+        if not is_dataclass(cls):
+            reason = "must be a dataclass; write @dataclass(frozen=True, kw_only=True) above the class"
+            raise InputError(reason, code="type", field=place, value=cls.__name__)
+        if not isinstance(kind, str) or not _NAME.fullmatch(kind) or kind == "none":
+            reason = "kind must be lower-case words with hyphens, such as 'last-tree'"
+            raise InputError(reason, code="type", field=place, value=kind)
         known = self.classes().get(kind)
         if known is None:
             self._added.append(cls)
         elif known is not cls:
             reason = f"another {self.family} has this kind; give the class one of its own"
-            raise InputError(reason, code="duplicate", field=f"{self.family} {kind!r}", value=kind)
+            raise InputError(reason, code="duplicate", field=place, value=kind)
 
     def make(self, kind: str, params: Mapping[str, Any]) -> T:
         """Return a component with these parameters.

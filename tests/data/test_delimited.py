@@ -122,7 +122,9 @@ WIDE = ",".join(f"c{column}" for column in range(100_000)).encode()
         ("days.csv", b"a;b\n3/4/2024;x\n5/6/2024;y\n", "values", "day-first"),
         ("no.csv.gz", b"a,b\n1,2\n", "unreadable", ""),
         ("half.csv", 'a,b\n"1,2\n3,4\n'.encode("utf-16")[:-1], "unreadable", "UTF-16"),
-        ("empty.csv", b"\xff\xfe", "unreadable", ""),
+        ("empty.csv", b"\xff\xfe", "unreadable", "empty"),
+        ("blank.csv", b" \n\n", "unreadable", "empty"),
+        ("names.csv", b"a,b", "rows", ""),
         ("a.xlsx", b"PK\3\4nothing", "unreadable", "workbook"),
         (
             "quote.csv",
@@ -140,6 +142,11 @@ def test_files_beyond_repair(tmp_path: Path, name: str, content: bytes, code: An
     assert about in caught.value.reason
     assert str(tmp_path / name) in caught.value.field
     assert len(str(caught.value)) < 500
+
+
+def test_a_field_longer_than_what_is_parsed_at_once(tmp_path: Path) -> None:
+    (tmp_path / "long.csv").write_bytes(b"a,b\n1,x\n2," + b"x" * 3_000_000 + b"\n3,x\n")
+    assert read_table(tmp_path / "long.csv")["a"].to_pylist() == [1, 2, 3]
 
 
 def test_lines_that_end_in_a_carriage_return_alone(tmp_path: Path) -> None:

@@ -130,6 +130,39 @@ def test_the_truth_may_be_the_whole_table_by_row_numbers(finished: Finished, tmp
     assert score_guess(stored, table, label="diagnosis") == score_guess(stored, out / "data/1/truth.parquet")
 
 
+@pytest.mark.parametrize("labels", ["r1,0\nr2,\n", "r1,0\nr2,1\nr3,2\n"])
+def test_known_labels_that_are_missing_or_too_many(labels: str, finished: Finished, tmp_path: Path) -> None:
+    out, _ = finished
+    features = out / "data/1/telco.parquet"
+    ids = pq.read_table(features)["id"].to_pylist()
+    for number in (3, 2, 1):
+        labels = labels.replace(f"r{number},", f"{ids[number]},")
+    (tmp_path / "known.csv").write_text(f"id,label\n{labels}", encoding="utf-8")
+    told = AttackerKnowledge(known=tmp_path / "known.csv")
+    with refused(DataError, "labels", field=f"table {str(tmp_path / 'known.csv')!r}"):
+        attack_view(out / "runs/none/1/telco/view", features, "id2graph", {}, classes=2, seed=1, knowledge=told)
+
+
+@pytest.mark.parametrize(("labels", "bins"), [(["0.5", "1.5"], None), (["a", "b"], 2)])
+def test_advice_on_the_truth_is_of_the_command(
+    labels: list[str], bins: int | None, finished: Finished, tmp_path: Path
+) -> None:
+    """There is no job whose [data] could say what the labels are."""
+    out, _ = finished
+    ids, found = attack_view(
+        out / "runs/none/1/telco/view", out / "data/1/telco.parquet", "clustering", {}, classes=2, seed=1
+    )
+    stored, truth = tmp_path / "guess.parquet", tmp_path / "truth.csv"
+    with refused(FileFormatError, "not-found", field=str(stored)):
+        score_guess(stored, truth)
+    write_guess(stored, ids, found, {"party": "telco", "seed": 1})
+    lines = [f"{name},{labels[row % 2]}" for row, name in enumerate(ids)]
+    truth.write_text("\n".join(["id,label", *lines]), encoding="utf-8")
+    with refused(DataError, "labels", field=f"table {str(truth)!r}, label column 'label'") as caught:
+        score_guess(stored, truth, bins=bins)
+    assert "--bins" in caught.value.reason
+
+
 def test_rows_and_columns_may_come_in_another_order(shop: tuple[Path, pa.Table], tmp_path: Path) -> None:
     view, table = shop
     expected = attacked(view, table, tmp_path)
@@ -324,7 +357,7 @@ class TestBadInput:
         path = tmp_path / "guess.parquet"
         if content is not None:
             path.write_bytes(content)
-        with refused(FileFormatError, "unreadable", field=str(path)):
+        with refused(FileFormatError, "not-found" if content is None else "unreadable", field=str(path)):
             read_guess(path)
 
     @pytest.mark.parametrize("metadata", [None, {b"labelward": b"{"}, {b"labelward": b"[]"}])

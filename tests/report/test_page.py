@@ -309,6 +309,16 @@ def test_missing_input_is_refused(audit: Callable[..., Path], name: str, code: C
         write_report(folder)
 
 
+def test_a_training_has_no_report(audit: Callable[..., Path]) -> None:
+    folder = audit(seeds=1)
+    job = (folder / "job.toml").read_text(encoding="utf-8")
+    (folder / "job.toml").write_text(
+        f"# Written by labelward train: the job, completed with defaults.\n\n{job}", "utf-8"
+    )
+    with refused(FileFormatError, "foreign", value=str(folder)):
+        write_report(folder)
+
+
 @pytest.mark.parametrize("library", ["jinja2", "matplotlib"])
 def test_a_missing_library_is_named(audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, library: str) -> None:
     folder = audit(seeds=1)

@@ -146,6 +146,15 @@ def test_what_is_refused_and_why(case: str) -> None:
         believed(make())
 
 
+def test_a_chain_with_its_authority_is_refused_as_one_without() -> None:
+    """TLS libraries add the authority, which is self-signed: what is wrong is that nobody here trusts it."""
+    other = new_authority(name="another company", now=NOW)
+    made = new_party(other, "bank", now=NOW)
+    for chain in (made.certificate, made.certificate + other.certificate):
+        with refused_about("by 'another company'", CertificateError, "identity"):
+            verify_peer(chain, AUTHORITY.certificate, "bank", now=NOW)
+
+
 OLD_AUTHORITY = b"""
 -----BEGIN CERTIFICATE-----
 MIIBfTCCASOgAwIBAgIUeEAIAn5Fkdtrc6/LZ7wa+9vLb4kwCgYIKoZIzj0EAwIw

@@ -117,7 +117,7 @@ STRANGERS: dict[str, tuple[Callable[[], ssl.SSLContext | None], str]] = {
     "plain text": (lambda: None, "does not speak TLS"),
     "no certificate": (lambda: _context(None), "no certificate"),
     "TLS 1.2": (lambda: _context(None, newest=ssl.TLSVersion.TLSv1_2), "no TLS 1.3"),
-    "unknown authority": (lambda: _context(_issued(by=new_authority(name="another"))), "certificate is refused"),
+    "unknown authority": (lambda: _context(_issued(by=new_authority(name="another"))), "authority.crt"),
     "expired": (lambda: _context(_issued(days=30, now=datetime.now(UTC) - timedelta(days=100))), "expired"),
 }
 

@@ -109,7 +109,8 @@ def test_a_wrong_certificate_of_the_listener(case: str) -> None:
 
 def test_a_listener_that_trusts_another_authority_says_so_to_the_one_who_connects() -> None:
     other = issued("bank", trust=OTHER)
-    with waiting(other) as (_, _, telco, _), blamed("bank", "peer-gone", about="the own certificate"):
+    with waiting(other) as (_, log, telco, _), blamed("bank", "peer-gone", about="this party's certificate"):
+        assert "authority.crt" in log.of("refused")[0]["reason"]
         telco.attempt()
 
 

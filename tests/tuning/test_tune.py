@@ -561,6 +561,49 @@ def test_other_families_are_tuned_by_a_job_file_alone(
         ({"search": "nsga2", "population": 7}, JobError, "range", "[tune] population"),
         ({"sections": {"defense": [{"kind": "local-trees", "count": [1, 2]}]}}, JobError, "conflict", "[[defense]]"),
         ({"validation": 0.999}, DataError, "labels", "[tune] validation"),
+        ({"constraints": {"leakage": "low"}}, JobError, "type", "[tune] constraints leakage"),
+        (
+            {"variables": [{"name": "model.depth", "choices": [1, 2], "log": True}]},
+            JobError,
+            "conflict",
+            "[[tune.variable]] model.depth: log",
+        ),
+        (
+            {"variables": [{"name": "model.depth", "choices": [1, 2], "coding": "bits"}]},
+            JobError,
+            "conflict",
+            "[[tune.variable]] model.depth: coding",
+        ),
+        (
+            {"variables": [{"name": "model.depth", "low": 1, "high": 2, "off": 1}]},
+            JobError,
+            "conflict",
+            "[[tune.variable]] model.depth: off",
+        ),
+        (
+            {"variables": [{"name": "model.learning_rate", "low": 0.1, "high": 0.9, "coding": "bits"}]},
+            JobError,
+            "conflict",
+            "[[tune.variable]] model.learning_rate: coding",
+        ),
+        (
+            {"variables": [{"name": "defenses", "low": 1, "high": 2}]},
+            JobError,
+            "missing",
+            "[[tune.variable]] defenses: choices",
+        ),
+        (
+            {"variables": [{"name": "defenses", "choices": ["none", "local-trees+local-trees"]}]},
+            JobError,
+            "duplicate",
+            "[[tune.variable]] defenses: choices",
+        ),
+        (
+            {"variables": [{"name": "defenses", "choices": ["none", "id-lmid"]}]},
+            JobError,
+            "missing",
+            "[[tune.variable]] defenses: choices xi",
+        ),
     ],
 )
 def test_bad_input_is_refused(
@@ -577,9 +620,18 @@ def test_bad_input_is_refused(
 
 
 def test_fewer_than_one_process_is_refused_before_there_is_a_folder(small: Small, tmp_path: Path) -> None:
+    with refused(JobError, "type", field="[tune] variables", value=5):
+        tune(small(), [5], out=tmp_path / "out")  # type: ignore[list-item]
     with refused(InputError, "range", field="jobs", value=0):
         tune(small(), out=tmp_path / "out", jobs=0)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_defense_of_another_model_is_refused(small: Small, tmp_path: Path) -> None:
+    search = small(variables=[{"name": "marvell.s", "low": 1, "high": 2}], evaluations=2)
+    for _ in range(2):  # also where the search goes on
+        with refused(InputError, "unsupported", field="[[tune.variable]]", value=2):
+            tune(search, out=tmp_path / "out")
 
 
 def test_utility_without_a_metric_is_refused(small: Small) -> None:

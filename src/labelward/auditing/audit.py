@@ -36,7 +36,7 @@ from labelward.auditing.traffic import wire_flows
 from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables, warn_of_label_proxies
 from labelward.defenses import DEFENSES
 from labelward.defenses.leakage_meter import LeakageMeter
-from labelward.errors import DataError, InputError, JobError, LabelwardError, OutputError
+from labelward.errors import DataError, InputError, JobError, LabelwardError, OutputError, unknown_name
 from labelward.federation.components import (
     attacking_parties,
     check_job,
@@ -56,11 +56,12 @@ from labelward.federation.simulation import (
 )
 from labelward.federation.train import costs_of_engines
 from labelward.he import Engine
-from labelward.job import ComponentSpec, Job, Variant
+from labelward.job import ComponentSpec, Job, Variant, as_job
 from labelward.leakage.embeddings import Explainer
 from labelward.leakage.privacy_figures import PrivacyScorer, ViewGuess
 from labelward.leakage.run_attack import sample_known_rows, score_baselines, score_without_view, told_column
 from labelward.metrics.utility import Baselines, baselines, utility
+from labelward.parameters import StrPath, as_path, as_paths, check_instance
 from labelward.party.joined_view import SEPARATOR
 from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
@@ -109,13 +110,13 @@ from labelward.runs.short_names import variant_without_defaults, without_default
 
 def audit(
     job: Job,
-    out: Path,
+    out: StrPath,
     *,
     force: bool = False,
     watch: Watch = no_log,
     explained: bool = True,
     attackers: Sequence[str] = (),
-    repeat: Sequence[Path] = (),
+    repeat: Sequence[StrPath] = (),
     attacks: Sequence[Attack] = (),
     defenses: Sequence[Policy] = (),
 ) -> list[ResultRow]:
@@ -139,8 +140,15 @@ def audit(
         PolicyError: a defense does not fit model or data.
         EncryptionError: the engine does not offer the key's size.
     """
-    job = with_defaults(_with_objects(job, attacks, defenses))
+    out, repeat = as_path("out", out), as_paths("repeat", repeat)
+    job = with_defaults(_with_objects(as_job(job), attacks, defenses))
     check_job(job)
+    known = {party.name for party in job.parties}
+    known.update(party for attack in job.attacks for party in attacking_parties(job, attack))
+    for name in attackers:
+        if name not in known:
+            reason = unknown_name("attacker", name, known)
+            raise JobError(reason, code="unknown", field="attackers", value=name)
     check_output(out, job, "audit", force=force)
     whole = job if force else _grown(out, job)
     job = dataclasses.replace(
@@ -173,8 +181,10 @@ def audit(
 def _with_objects(job: Job, attacks: Sequence[Attack], defenses: Sequence[Policy]) -> Job:
     """Return a job with further attacks and defenses, whose classes its names find from now on in this process."""
     for attack in attacks:
+        check_instance("attacks", attack, Attack, "an object, with its parameters")
         ATTACKS.add(type(attack))
     for defense in defenses:
+        check_instance("defenses", defense, Policy, "an object, with its parameters")
         DEFENSES.add(type(defense))
     return dataclasses.replace(
         job,

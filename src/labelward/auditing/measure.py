@@ -28,9 +28,10 @@ from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import MODEL, VIEW, SimulationResult, simulate_job
 from labelward.he import Engine
-from labelward.job import ComponentSpec, Job, Variant
+from labelward.job import ComponentSpec, Job, Variant, as_job
 from labelward.leakage.run_attack import AttackResult, attack_and_score
 from labelward.metrics.utility import utility_scores
+from labelward.parameters import check_instance
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.joined_view import SEPARATOR, JoinedView
 from labelward.party.view import View
@@ -173,8 +174,9 @@ def measure(
         InputError: of any kind, before training begins.
         PolicyError: the defenses do not fit model or data, or cannot act.
     """
-    seed = job.run.seeds[0] if seed is None else seed
+    seed = as_job(job).run.seeds[0] if seed is None else seed
     variant = Variant() if variant is None else variant
+    check_instance("variant", variant, Variant, "one of job.variants()")
     meter = job.leakage.budget is not None
     job = with_defaults(
         dataclasses.replace(

@@ -40,7 +40,7 @@ def new_attack(
     if not _NAME.fullmatch(name) or len(name) > 64:
         reason = f"must be lower-case words with hyphens, at most 64 characters, not {name!r}"
         raise InputError(reason, code="type", field="NAME", value=name)
-    if name in ATTACKS.classes():
+    if name in ATTACKS.classes() or name == "none":
         raise InputError(
             "an attack of this name exists; choose another one", code="duplicate", field="NAME", value=name
         )

@@ -28,6 +28,8 @@ from labelward.job.table_formats import WrittenForm, table_suffix
 MAX_COLUMNS = 20_000
 """A file with more columns is refused: it is transposed, or its separator is wrong."""
 
+_BLOCK = 1 << 20  # bytes that Arrow parses at once, as it does by default
+_LARGEST_BLOCK = 2**31 - 1
 _SAMPLE = 1 << 16  # bytes of the head of a file that show its separator
 _SEPARATORS = (",", ";", "\t", "|")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
@@ -60,6 +62,10 @@ def read_delimited(file: Path, text: Sequence[str], form: WrittenForm) -> pa.Tab
     with pa.input_stream(str(file), compression="detect") as stream:
         content, encoding = _decoded(stream.read(), form.encoding, place)
     told = [encoding] if encoding not in ("utf-8", form.encoding) else []
+    if not re.search(rb"\S", content):
+        raise DataError("is empty; it needs a line of names and a line for each row", code="unreadable", field=place)
+    if not re.search(rb"[\r\n]", content):
+        content += b"\n"  # without which Arrow takes a line of names for none
     usual = "\t" if table_suffix(file.name) == ".tsv" else ","
     stated = re.match(rb"sep=(.)\r?\n", content)  # a line that Excel writes and reads
     if stated:
@@ -146,10 +152,19 @@ class _Lines:
         parse = arrow_csv.ParseOptions(
             delimiter=self.separator, quote_char=self.quote, newlines_in_values=self.quote.encode() in self.content
         )
+
+        def read(block: int) -> pa.Table:
+            options = arrow_csv.ReadOptions(block_size=block)
+            return arrow_csv.read_csv(pa.BufferReader(self.content), options, parse, convert)
+
         try:
-            return arrow_csv.read_csv(pa.BufferReader(self.content), parse_options=parse, convert_options=convert)
+            return read(_BLOCK)
         except pa.ArrowInvalid as error:
-            raise self._ragged() or error from error
+            if ragged := self._ragged():
+                raise ragged from error
+            if len(self.content) <= _BLOCK:
+                raise
+            return read(min(len(self.content), _LARGEST_BLOCK))  # a row may be longer than a block
 
     def decimal(self, table: pa.Table) -> str:
         """Return the decimal mark, where ``table`` is what they are with a point; repeated names are refused later."""

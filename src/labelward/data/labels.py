@@ -15,15 +15,23 @@ from labelward.data.mistyped_values import first_mistyped, is_text
 from labelward.data.tables import describe_row, find_column
 from labelward.errors import DataError
 
+_QUANTITIES = 'set task = "regression" in [data]'
+
 
 def encode_labels(
-    table: pa.Table, column: str, place: str, *, divided: bool = False
+    table: pa.Table,
+    column: str,
+    place: str,
+    *,
+    divided: bool = False,
+    quantities: str = _QUANTITIES,
 ) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Return the classes in sorted order, as text, and each row's position among them.
 
     Args:
         column: its label column: integers, texts, categories or booleans.
         divided: the rows are to be divided into training and test rows, so that each class needs more than one.
+        quantities: what an error advises where the labels look like quantities.
 
     Raises:
         DataError: labels are missing, fractional, infinite or all equal, or a class has too few rows.
@@ -34,7 +42,7 @@ def encode_labels(
         labels = labels.cast(labels.type.value_type)
     _refuse_missing(labels, where)
     if pa.types.is_floating(labels.type) or pa.types.is_decimal(labels.type):
-        labels = _as_integers(labels, where)
+        labels = _as_integers(labels, where, quantities)
     kind = labels.type
     if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_text(kind)):
         reason = f"type {kind} is not supported; labels must be integers, texts or booleans"
@@ -49,7 +57,7 @@ def encode_labels(
     counts = np.bincount(codes)
     if divided and counts.min() < 2:
         lonely = classes[int(counts.argmin())]
-        advice = "" if is_text(kind) else '; set task = "regression" in [data] if the labels are continuous'
+        advice = "" if is_text(kind) else f"; {quantities} if the labels are continuous"
         if is_text(kind) and codes[0] == counts.argmin():
             advice = "; it is in row 0, which may be a second line of names"
         reason = f"class {lonely!r} has a single row, but training and test each need one{advice}"
@@ -97,7 +105,7 @@ def encode_held_labels(table: pa.Table, column: str, place: str, classes: Sequen
         values[known] = encode_numbers(held, where)
         return values
     if pa.types.is_floating(held.type):
-        held = _as_integers(held, where)
+        held = _as_integers(held, where, _QUANTITIES)
     texts = held.cast(pa.string())
     codes = pc.index_in(texts, value_set=pa.array(classes, pa.string()))
     if codes.null_count:
@@ -107,8 +115,13 @@ def encode_held_labels(table: pa.Table, column: str, place: str, classes: Sequen
     return values
 
 
-def encode_regression_targets(table: pa.Table, column: str, place: str) -> NDArray[np.float64]:
+def encode_regression_targets(
+    table: pa.Table, column: str, place: str, *, classes: str = 'set task = "classification" in [data]'
+) -> NDArray[np.float64]:
     """Return a label column of regression targets as float64 [rows].
+
+    Args:
+        classes: what an error advises where the labels look like classes.
 
     Raises:
         DataError: labels are not numbers, missing, infinite, too large or all equal.
@@ -119,7 +132,7 @@ def encode_regression_targets(table: pa.Table, column: str, place: str) -> NDArr
     if not _is_number(labels.type):
         reason = (
             f"regression needs numbers but the column has type {labels.type}{_misfit(labels)}; "
-            'set task = "classification" in [data] if the labels are classes'
+            f"{classes} if the labels are classes"
         )
         raise DataError(reason, code="labels", field=where, value=str(labels.type))
     values = encode_numbers(labels, where)
@@ -185,14 +198,14 @@ def _refuse_missing(labels: Any, where: str) -> None:
         )
 
 
-def _as_integers(labels: Any, where: str) -> Any:
+def _as_integers(labels: Any, where: str, quantities: str) -> Any:
     values = np.asarray(labels.cast(pa.float64(), safe=False).to_numpy())
     wrong = ~np.isfinite(values) | (values != np.floor(values)) | (np.abs(values) > 2**53)
     if wrong.any():
         row = int(np.argmax(wrong))
         reason = (
             f"{describe_row(row)}, is {values[row]}; labels of classes must be integers or texts "
-            '(set task = "regression" in [data] if they are continuous)'
+            f"({quantities} if they are continuous)"
         )
         raise DataError(reason, code="labels", field=where, value=float(values[row]))
     return pa.chunked_array([pa.array(values.astype(np.int64))])

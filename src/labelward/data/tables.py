@@ -45,6 +45,9 @@ def read_table(path: str | os.PathLike[str], *, text: Sequence[str] = (), form: 
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"cannot be read as {suffix[1:]} ({reason})", code="unreadable", field=place) from error
+    if not isinstance(table, pa.Table | pa.RecordBatch):
+        reason = f"the reader of {suffix} must return a pyarrow.Table, not {type(table).__name__}"
+        raise DataError(reason, code="type", field=place)
     return _validated(table, place)
 
 
@@ -242,7 +245,7 @@ def _check_names(names: Sequence[str], table: str) -> None:
     seen: set[str] = set()
     for position, name in enumerate(names):
         if not name:
-            reason = f"column {position} has no name; if it is an index, write the file without it"
+            reason = f"column {position} has no name; name it, or leave it out if it is an index"
             raise DataError(reason, code="columns", field=table, value=position)
         if name in seen:
             raise DataError(f"two columns have the name {name!r}; rename one", code="columns", field=table, value=name)

@@ -20,6 +20,7 @@ from labelward.federation.components import make_policies, model_family
 from labelward.federation.model_shares import load_shares, trained_job, trained_variant
 from labelward.federation.session import FederationSession, Participant, run_session
 from labelward.job import Job, PartySection
+from labelward.parameters import StrPath, as_path
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement, Proposal, RowMasks
 from labelward.policy.base import Policy
@@ -102,12 +103,13 @@ class FederatedModel:
     dates: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, run: Path) -> FederatedModel:
+    def load(cls, run: StrPath) -> FederatedModel:
         """Read the folder that :func:`labelward.federation.train.train_variant` wrote.
 
         Raises:
             FileFormatError: it is none, or a share is missing, damaged, of another party, kind or model.
         """
+        run = as_path("run", run)
         job = trained_job(run)
         programs = model_family(job.model)
         shares, record = load_shares(programs, run, job), read_record(run)
@@ -134,7 +136,7 @@ class FederatedModel:
             if name not in self.shares:
                 raise DataError(unknown_name("party", name, self.parties), code="unknown", value=name)
 
-    def bring(self, tables: Mapping[str, Path], warn: Warn = ignore_warning) -> AlignedRows:
+    def bring(self, tables: Mapping[str, StrPath], warn: Warn = ignore_warning) -> AlignedRows:
         """Read the parties' tables; rows are sorted by id where the job names an id column.
 
         Args:
@@ -149,6 +151,7 @@ class FederatedModel:
         if self.job is None:
             raise ValueError("only a model of a run's folder reads tables")
         self.check_parties(tables)
+        paths = {name: as_path(f"table of party {name!r}", table) for name, table in tables.items()}
         for name in self.parties:
             if name not in tables:
                 raise DataError(
@@ -156,9 +159,9 @@ class FederatedModel:
                     code="missing",
                     field=f"party {name!r}",
                 )
-        own = len(set(tables.values())) > 1
+        own = len(set(paths.values())) > 1
         read = {
-            name: load_rows(self.job, share, tables[name], self.dates.get(name, ()), own, warn)
+            name: load_rows(self.job, share, paths[name], self.dates.get(name, ()), own, warn)
             for name, share in self.shares.items()
         }
         own_rows = read[self.active]
@@ -224,8 +227,9 @@ class FederatedModel:
             names: parties that disclose their column names.
 
         Raises:
-            DataError: a model without trees.
+            DataError: a name that no party has, or a model without trees.
         """
+        self.check_parties(names)
         both = rows.followed_by(background)
 
         def lead(ctx: Context) -> Explanation:
@@ -241,7 +245,7 @@ class FederatedModel:
         return self.converse(both, lead, follow)
 
     def export(
-        self, path: Path, *, consent: Collection[str] = (), names: Collection[str] = (), purpose: str = PURPOSE
+        self, path: StrPath, *, consent: Collection[str] = (), names: Collection[str] = (), purpose: str = PURPOSE
     ) -> Path:
         """Write the joined model as XGBoost's JSON, if every passive party consents.
 
@@ -256,11 +260,12 @@ class FederatedModel:
             DataError: a name that no party has, or a model without trees.
             OutputError: the file cannot be written.
         """
+        target = as_path("path", path)
         self.check_parties([*consent, *names])
         share = self.tree_share(self.active)
         return self.converse(
             None,
-            lambda ctx: export_active(ctx, share, path, purpose=purpose),
+            lambda ctx: export_active(ctx, share, target, purpose=purpose),
             lambda ctx: export_passive(
                 ctx, self.tree_share(ctx.party), consent=ctx.party in consent, names=ctx.party in names
             ),

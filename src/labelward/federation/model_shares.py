@@ -9,7 +9,7 @@ from labelward.errors import FileFormatError, JobError
 from labelward.federation.simulation import MODEL
 from labelward.job import Job, Variant, load_job
 from labelward.protocols.family import ModelFamily, PartyShare
-from labelward.runs.directory import JOB_FILE
+from labelward.runs.directory import JOB_FILE, made_for
 from labelward.runs.short_names import variant_without_defaults
 
 
@@ -19,6 +19,10 @@ def trained_job(run: Path) -> Job:
     Raises:
         FileFormatError: the folder is none of a training.
     """
+    if (purpose := made_for(run)) in ("audit", "tune"):
+        what = "an audit" if purpose == "audit" else "a search"
+        reason = f"is the folder of {what}, not of a training; give the --out folder of labelward train"
+        raise FileFormatError(reason, code="foreign", field=str(run), value=purpose)
     try:
         return load_job(run / JOB_FILE)
     except JobError as error:
@@ -54,13 +58,7 @@ def load_shares(programs: ModelFamily[Any], run: Path, job: Job) -> dict[str, Pa
     """
     names = tuple(party.name for party in job.parties)
     for name in names:
-        if not (run / name / MODEL).exists():
-            raise FileFormatError(
-                f"the share of party {name!r} is missing: there is no {run / name / MODEL}",
-                code="not-found",
-                field=str(run),
-                value=name,
-            )
+        check_share(run, name)
     shares = {name: _share(programs, run / name / MODEL, name, names, job.model.kind) for name in names}
     for name in names[1:]:
         if shares[name].model != shares[names[0]].model:
@@ -72,6 +70,14 @@ def load_shares(programs: ModelFamily[Any], run: Path, job: Job) -> dict[str, Pa
                 value=name,
             )
     return shares
+
+
+def check_share(run: Path, party: str) -> None:
+    """Refuse a folder of a training without a party's share of the model."""
+    folder = run / party / MODEL
+    if not folder.exists():
+        reason = f"the share of party {party!r} is missing: there is no {folder}"
+        raise FileFormatError(reason, code="not-found", field=str(run), value=party)
 
 
 def default_seed(job: Job, earlier: Path | None) -> int:

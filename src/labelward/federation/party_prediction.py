@@ -11,6 +11,7 @@ from typing import Any
 from labelward.errors import FileFormatError, JobError, PolicyError
 from labelward.federation.components import make_policies, model_family, with_defaults
 from labelward.federation.model import InferenceSession, PartyRows, Warn, ignore_warning, load_rows
+from labelward.federation.model_shares import check_share
 from labelward.federation.party_run import CONSENT, Join, Log, require_party, run_until_complete
 from labelward.federation.party_training import party_variant
 from labelward.federation.predict import write_predictions
@@ -101,11 +102,9 @@ class ModelSide:
         job = with_defaults(job)
         require_party(job, party)
         if (out is None) != (party != job.active.name):
-            raise JobError(
-                f"only the active party {job.active.name!r} gets the result, and says where it goes",
-                code="conflict",
-                value=party,
-            )
+            what = "remove it" if out else "name the file to write"
+            reason = f"the active party {job.active.name!r} gets the result, and no other; {what}"
+            raise JobError(reason, code="conflict", field="--to", value=party)
         share, record = finished_share(model_family(job.model), run, party)
         return cls(job=job, party=party, share=share, record=record)
 
@@ -169,7 +168,7 @@ def finished_share(programs: ModelFamily[Any], run: Path, party: str) -> tuple[P
     if record is None or record.party != party:
         found = "" if record is None else f"; it is that of {record.party!r}"
         raise FileFormatError(
-            f"no record of a run of party {party!r}{found}",
+            f"no record of a run of party {party!r}{found}; train first, or give the training's folder as --out",
             code="other-run",
             field=str(run / PARTY_FILE),
             value=None if record is None else record.party,
@@ -181,4 +180,5 @@ def finished_share(programs: ModelFamily[Any], run: Path, party: str) -> tuple[P
             field=str(run),
             value=record.stage,
         )
+    check_share(run, party)
     return programs.load(run / party / MODEL), record

@@ -1,8 +1,8 @@
 """The job file: what to train, on whose data, against which attacks, as frozen dataclasses."""
 
-from labelward.job._validators import is_table_path, split_address
+from labelward.job._validators import check_unique, is_table_path, split_address
 from labelward.job.components import ComponentSpec, Variant
-from labelward.job.job import Job
+from labelward.job.job import Job, as_job
 from labelward.job.parse import load_job, network_job, parse_job
 from labelward.job.sections import (
     DataSection,
@@ -30,6 +30,8 @@ __all__ = [
     "TuneSection",
     "TuneVariable",
     "Variant",
+    "as_job",
+    "check_unique",
     "is_table_path",
     "load_job",
     "network_job",

@@ -21,6 +21,7 @@ from labelward.job.sections import (
 )
 from labelward.job.table_formats import listed_suffixes
 from labelward.job.tuning import TuneSection
+from labelward.parameters import check_instance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +173,12 @@ _LEFT_OUT = frozenset(each.name for each in fields(TableKeys))
 """Keys that are not written where they are empty: jobs stored before they existed are the same jobs."""
 
 
+def as_job(job: Job) -> Job:
+    """Return an argument that must be a job; :class:`~labelward.errors.InputError` where it is not."""
+    check_instance("job", job, Job, "of labelward.load_job")
+    return job
+
+
 def _assigned(party: PartySection) -> Any:
     """Return what a job with a common table says of a party's columns."""
     if party.drop:
@@ -191,6 +198,8 @@ def check_no_common_table(data: Mapping[str, Any]) -> None:
     for key in ("table", "label", "labels", *hints):
         if data.get(key):
             hint = f"; write it in [parties.NAME] {hints[key]}" if key in hints else ""
+            if key == "table":
+                hint = "; to divide this one, write its columns in [parties], as in NAME = [...]"
             raise _conflict(f"[data] {key}", f"is not allowed where parties have their own tables{hint}", data[key])
 
 

@@ -24,6 +24,7 @@ from labelward.job.sections import (
 )
 from labelward.job.table_formats import listed_suffixes
 from labelward.job.tuning import TuneSection, TuneVariable
+from labelward.parameters import StrPath, as_path
 
 _SECTIONS = ("data", "parties", "model", "encryption", "defense", "attack", "leakage", "run", "network", "tune")
 _ALL_BUT = "all but "
@@ -41,13 +42,13 @@ _Section = TypeVar(
 )
 
 
-def load_job(path: str | os.PathLike[str]) -> Job:
+def load_job(path: StrPath) -> Job:
     """Return the job of a TOML file; relative paths of tables and certificates count from its folder.
 
     Raises:
         JobError: the file cannot be read or is not TOML, or a value is invalid.
     """
-    file = Path(path)
+    file = as_path("path", path)
     try:
         text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
@@ -59,7 +60,7 @@ def load_job(path: str | os.PathLike[str]) -> Job:
     return parse_job(text, str(file), base=file.resolve().parent)
 
 
-def network_job(path: str | os.PathLike[str]) -> Job | None:
+def network_job(path: StrPath) -> Job | None:
     """Return what a job file says of its parties and their network, whatever else is wrong in it; None: not even that.
 
     It is enough to meet the other parties, and to tell them that this one cannot begin.
@@ -106,9 +107,7 @@ def _leading(parties: Mapping[str, Any]) -> str:
     return [*leading, *labeled, "active"][0]
 
 
-def parse_job(
-    job: str | Mapping[str, Any], source: str = "job.toml", *, base: str | os.PathLike[str] | None = None
-) -> Job:
+def parse_job(job: str | Mapping[str, Any], source: str = "job.toml", *, base: StrPath | None = None) -> Job:
     """Return the job of a TOML text, or of the dictionary that such a text gives.
 
     Args:
@@ -120,7 +119,7 @@ def parse_job(
     """
     try:
         tables = tomllib.loads(job) if isinstance(job, str) else job
-        return _job(tables, None if base is None else Path(base))
+        return _job(_table("job", tables), None if base is None else as_path("base", base))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise JobError(f"is not valid TOML: {error}", code="unreadable", field=source) from error
     except JobError as error:

@@ -27,7 +27,7 @@ from labelward.job._validators import (
 )
 from labelward.job.components import FrozenDict, freeze, thaw
 from labelward.job.table_formats import WrittenForm
-from labelward.parameters import Parameters, PositiveFloat, Text
+from labelward.parameters import Parameters, PositiveFloat, Seed, Text
 
 _MIB = 1 << 20
 _LEAST_BITS, _LEAST_SECURE_BITS = 256, 2048
@@ -472,7 +472,7 @@ class RunSection(Parameters):
     section: ClassVar[str] = "[run]"
 
     seeds: Annotated[
-        tuple[Annotated[int, Meta(ge=0, le=2**32 - 1)], ...],
+        tuple[Seed, ...],
         Meta(min_length=1, description="Distinct seeds of rows, columns and training."),
     ] = (1,)
     record: Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from labelward.errors import JobError
+from labelward.errors import JobError, number_code
 from labelward.job._validators import check_unique
 from labelward.job.components import FrozenDict
 from labelward.parameters import Fraction, NonNegativeFloat, Parameters, PositiveInt, Text
@@ -61,6 +61,9 @@ class TuneVariable(Parameters):
             check_unique(self.field_path("choices"), self.choices, "value")
             if self.levels is not None:
                 raise self.error("levels", "a grid tries all choices; remove the key", code="conflict")
+            for name in ("log", "coding"):
+                if getattr(self, name):
+                    raise self.error(name, "is for a range, and this is a list; remove the key", code="conflict")
             return
         for name in ("low", "high"):
             if getattr(self, name) is None:
@@ -190,5 +193,5 @@ def _numbers(place: str, given: Any, known: tuple[str, ...]) -> FrozenDict[float
             raise JobError(reason, code="unknown", field=f"{place} {name}", value=name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
             reason = f"must be a number above 0, not {value!r}"
-            raise JobError(reason, code="range", field=f"{place} {name}", value=value)
+            raise JobError(reason, code=number_code(value), field=f"{place} {name}", value=value)
     return FrozenDict({name: float(value) for name, value in given.items()})

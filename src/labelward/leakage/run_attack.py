@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from labelward import rng
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, ColumnGuess, Guess, LabelGuess
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.errors import DataError, JobError
+from labelward.errors import DataError, InputError, JobError
 from labelward.leakage.baselines import fit_boosted, fit_logistic
 from labelward.leakage.column_scores import score_columns
 from labelward.metrics.leakage import (
@@ -25,6 +25,7 @@ from labelward.metrics.leakage import (
     score_labels,
 )
 from labelward.metrics.registry import COMMON, OUTSIDE
+from labelward.parameters import check_instance
 from labelward.party.view import View
 from labelward.protocols.family import attacker_data
 from labelward.runs.checks import Metrics
@@ -57,9 +58,40 @@ class ScoredGuess(NamedTuple):
 
 
 def run_attack(attack: Attack, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, seed: int) -> Any:
-    """Run an attack, and return its guess; its draws depend only on the seed, the party and the kind of attack."""
+    """Run an attack, and return its guess; its draws depend only on the seed, the party and the kind of attack.
+
+    Raises:
+        InputError: what the attack returns is no guess of its target, of all rows.
+    """
     draws = rng.learning(seed, view.party, 0, f"attack {attack.kind}")
-    return attack(view, own, aux, rng=draws)
+    guess = attack(view, own, aux, rng=draws)
+    place = f"attack {attack.kind!r}"
+    check_instance(place, guess, ColumnGuess if attack.target == "columns" else LabelGuess, "what it returns")
+    if isinstance(guess, LabelGuess):
+        _check_guess(guess, view.rows, place)
+    return guess
+
+
+def _check_guess(guess: LabelGuess, rows: int, place: str) -> None:
+    """Refuse a guess that is not one whole number for each row, or whose scores are not of these rows."""
+    values, scores = guess.values, guess.scores
+    if guess.kind not in ("clusters", "labels"):
+        reason = f"its guess must be of kind 'clusters' or 'labels', not {guess.kind!r}"
+        raise InputError(reason, code="choice", field=place, value=guess.kind)
+    kind = getattr(values, "dtype", type(values))
+    if getattr(kind, "kind", "") not in ("i", "u"):
+        reason = f"the values of its guess must be an array of integers, not {kind}"
+        raise InputError(reason, code="type", field=place, value=str(kind))
+    if values.shape != (rows,):
+        reason = f"the values of its guess must be one for each of the {rows} rows, not {values.shape}"
+        raise InputError(reason, code="rows", field=place, value=values.shape)
+    if scores is None:
+        return
+    if scores.ndim != 2 or len(scores) != rows:
+        reason = f"the scores of its guess must be {rows} rows of one for each class, not {scores.shape}"
+        raise InputError(reason, code="rows", field=place, value=scores.shape)
+    if np.isnan(scores).any():
+        raise InputError("the scores of its guess must be numbers, not NaN", code="values", field=place)
 
 
 def sample_known_rows(labels: NDArray[np.int64], count: int, *, seed: int) -> NDArray[np.int64]:

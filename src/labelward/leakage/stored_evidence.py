@@ -60,7 +60,7 @@ def stored_evidence(
     """
     stored, place = read_guess(guess), f"table {str(truth)!r}"
     table = read_table(truth, text=[id_column or "id"])
-    classes, numbers = encode_labels(table, label, place)
+    classes, numbers = encode_labels(table, label, place, quantities="leave out --columns and --view")
     labels = named_truth(stored, numbers, classes, place)
     draws = rng.learning(int(stored.about.get("seed", 0)), "", 0, "observational audit")
     attack, opened = attack_of_guess(stored), [View.load(each) for each in views]

@@ -149,7 +149,10 @@ def attack_view(
         raise JobError(f"{reason}; choose another attack", code="unsupported", field=f"attack {kind!r}", value=kind)
     aux = AuxiliaryKnowledge(classes=classes)
     if knowledge.known is not None:
-        rows, labels, _ = read_known(knowledge.known, ids, knowledge.label, id_column)
+        rows, labels, names = read_known(knowledge.known, ids, knowledge.label, id_column)
+        if len(names) > classes:
+            reason = f"has {len(names)} classes, where the attacker assumes {classes}"
+            raise DataError(reason, code="labels", field=f"table {str(knowledge.known)!r}", value=names)
         if "auxiliary" in params:
             _check_count(attack, len(rows), knowledge.known)
         aux = AuxiliaryKnowledge(classes=classes, known_rows=rows, known_labels=labels)
@@ -359,7 +362,11 @@ def read_known(
     place = f"table {str(path)!r}"
     table = read_table(path, text=[id_column or "id", label])
     names = read_ids(table, id_column or "id", place).tolist()
-    found = [str(value) for value in find_column(table, label, place).to_pylist()]
+    values = find_column(table, label, place)
+    if values.null_count:
+        reason = f"label column {label!r} lacks {values.null_count} labels; leave out rows whose labels are not known"
+        raise DataError(reason, code="labels", field=place, value=values.null_count)
+    found = [str(value) for value in values.to_pylist()]
     row_of = {name: row for row, name in enumerate(ids)}
     unknown = [name for name in names if name not in row_of]
     if unknown:
@@ -422,6 +429,8 @@ def read_guess(path: Path) -> StoredGuess:
     Raises:
         FileFormatError: the file is missing, damaged, not a guess, or of another format version.
     """
+    if not path.is_file():
+        raise FileFormatError("no such file; labelward attack writes guesses", code="not-found", field=str(path))
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
@@ -482,9 +491,9 @@ def score_guess(
     place = f"table {str(truth)!r}"
     table = read_table(truth, text=[id_column or "id"])
     if bins is None:
-        classes, numbers = encode_labels(table, label, place)
+        classes, numbers = encode_labels(table, label, place, quantities="give --bins")
     else:
-        targets = encode_regression_targets(table, label, place)
+        targets = encode_regression_targets(table, label, place, classes="leave out --bins")
     rows = guessed_rows(stored, table, id_column, place)
     attack = attack_of_guess(stored)
     if stored.kind == "labels":

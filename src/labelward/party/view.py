@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -23,6 +22,7 @@ from labelward.messages.base import CipherDigest, Message, Observation, Released
 from labelward.messages.codec import decode_fields, schema
 from labelward.messages.handshake import ExchangeDigest
 from labelward.messages.splitnn import TRAINING, EpochOrder
+from labelward.parameters import StrPath, as_path
 from labelward.party.evidence import Evidence, job_digest
 from labelward.party.exchange import Exchange, ExchangeLog
 from labelward.party.purge_record import PURGED_FILE, purge_date
@@ -76,12 +76,13 @@ class View:
         return "\n".join(lines)
 
     @classmethod
-    def load(cls, folder: Path) -> View:
+    def load(cls, folder: StrPath) -> View:
         """Open a stored view and verify its hash chain.
 
         Raises:
             FileFormatError: missing, purged, damaged, or of a format that this version does not read.
         """
+        folder = as_path("folder", folder)
         path = folder / FILE_NAME if folder.is_dir() else folder
         if not path.exists() and (day := purge_date(path.parent)):
             raise FileFormatError(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from labelward.federation.components import make_engine
 from labelward.federation.engine_choice import AUTO, EngineChoice, alternatives, choose_engine
-from labelward.job import Job
+from labelward.job import Job, as_job
 from labelward.planning.cost_model import CostModel
 from labelward.planning.estimate import NetworkLink
 from labelward.planning.unit_costs import UnitCosts
@@ -63,7 +63,7 @@ def estimate_cost(
     Raises:
         InputError: of any kind, as training the job would; or for a model that is not of trees.
     """
-    if job.encryption.engine != AUTO:
+    if as_job(job).encryption.engine != AUTO:
         return _estimate(job, seed, variant, link, remote)
     found = {
         name: _estimate(replace(job, encryption=section), seed, variant, link, remote)

@@ -10,6 +10,7 @@ from typing import Any
 from labelward.errors import FileFormatError, JobError
 from labelward.job.parse import parse_job
 from labelward.leakage.embeddings import Explanations, read_explanations
+from labelward.runs.directory import JOB_FILE, made_for
 from labelward.runs.malicious_runs import DivergedRun, MaliciousRun, diverged_runs
 from labelward.runs.schema import (
     ResultRow,
@@ -20,8 +21,6 @@ from labelward.runs.schema import (
     read_run,
     run_folder,
 )
-
-JOB_FILE = "job.toml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +88,17 @@ def read_audit(folder: Path) -> StoredAudit:
         raise FileFormatError(reason, code="unreadable", value=str(folder / JOB_FILE)) from error
     except JobError as error:
         raise error.within("damaged job").translated(FileFormatError) from error
+    if made_for(folder) == "train":
+        reason = (
+            f"{folder} is the folder of a training, which has no report; labelward audit makes one of a job, and "
+            "labelward attack attacks the stored views"
+        )
+        raise FileFormatError(reason, code="foreign", value=str(folder))
     rows = read_rows(folder)
     if not rows:
-        raise FileFormatError(f"{folder} has no results yet", code="incomplete", value=str(folder))
+        raise FileFormatError(
+            f"{folder} has no results yet; run labelward audit again", code="incomplete", value=str(folder)
+        )
     pairs: dict[tuple[str, int], Sequence[dict[str, Any]]] = {
         (defense_label(row.defense), row.seed): row.defense for row in rows
     }

@@ -336,6 +336,12 @@ def _write(path: Path, columns: Mapping[str, Any]) -> None:
         pq.write_table(table, file)
 
 
+def made_for(folder: Path) -> Purpose | None:
+    """Return what the folder of a stored job was made for; None where labelward did not write the job."""
+    job = _job_text(folder)
+    return next((purpose for purpose in _DESCRIPTIONS if job.startswith(_marker(purpose))), None)
+
+
 def _marker(purpose: Purpose) -> str:
     return f"# Written by labelward {purpose}: the job, completed with defaults.\n\n"
 

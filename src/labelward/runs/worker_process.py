@@ -12,7 +12,8 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from labelward.errors import InputError, OutputError
+from labelward.errors import OutputError
+from labelward.parameters import PositiveInt, check_value
 
 _NATIVE_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables from which torch, numpy and scipy take their number of threads when they are loaded."""
@@ -24,8 +25,7 @@ def check_jobs(jobs: int) -> None:
     Raises:
         InputError: with their number.
     """
-    if jobs < 1:
-        raise InputError(f"must be at least 1, not {jobs}", code="range", field="jobs", value=jobs)
+    check_value("jobs", jobs, PositiveInt)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 from labelward.defenses import DEFENSES
 from labelward.errors import JobError, unknown_name
 from labelward.federation.components import MODELS, with_defaults
-from labelward.job import ComponentSpec, Job, TuneVariable, Variant
+from labelward.job import ComponentSpec, Job, TuneVariable, Variant, check_unique
 from labelward.parameters import check_value, parameter_annotation
 
 Value = int | float | str | bool
@@ -133,7 +133,19 @@ class Space:
             raise JobError(reason, code="conflict", field="[[defense]]", value=len(job.defenses))
         if not given:
             return cls(job, default_variables(job, classes))
-        return cls(job, tuple(_variable(job, each) for each in given))
+        found = cls(job, tuple(_variable(job, each) for each in given))
+        found.check_chains()
+        return found
+
+    def check_chains(self) -> None:
+        """Refuse a chain of defenses of which one cannot be made, such as for want of a parameter that it requires."""
+        usual = {each.name: each.at(0.5) for each in self.variables}
+        for choice in next((each.choices for each in self.variables if each.name == CHAIN), ()):
+            for spec in self._defenses({**usual, CHAIN: choice}):
+                try:
+                    DEFENSES.make(spec.kind, spec.without("party").params)
+                except JobError as error:
+                    raise error.under(f"[[tune.variable]] {CHAIN}: choices:") from error
 
     @cached_property
     def _base(self) -> dict[str, dict[str, Any]]:
@@ -147,15 +159,11 @@ class Space:
         Raises:
             JobError: model or defenses refuse the setting.
         """
-        model, kinds = dict(self.job.model.params), {kind: dict(params) for kind, params in self._base.items()}
+        model, specs = dict(self.job.model.params), self._defenses(setting)
         for variable in self.variables:
             kind, _, parameter = variable.name.partition(".")
             if kind == "model":
                 model[parameter] = setting[variable.name]
-            elif variable.name != CHAIN:
-                kinds.setdefault(kind, dict(_FIXED.get(kind, {})))[parameter] = setting[variable.name]
-        chain, idle = list(kinds) if CHAIN not in setting else _chain(str(setting[CHAIN])), self._idle(setting)
-        specs = tuple(ComponentSpec(kind, kinds.get(kind, {})) for kind in chain if kind not in idle)
         job = replace(
             self.job,
             model=ComponentSpec(self.job.model.kind, model),
@@ -164,6 +172,16 @@ class Space:
         )
         job = with_defaults(job)
         return job, job.variants()[-1]
+
+    def _defenses(self, setting: Setting) -> tuple[ComponentSpec, ...]:
+        """Return the defenses that act in a setting, in their order."""
+        kinds = {kind: dict(params) for kind, params in self._base.items()}
+        for variable in self.variables:
+            kind, _, parameter = variable.name.partition(".")
+            if kind != "model" and variable.name != CHAIN:
+                kinds.setdefault(kind, dict(_FIXED.get(kind, {})))[parameter] = setting[variable.name]
+        chain, idle = list(kinds) if CHAIN not in setting else _chain(str(setting[CHAIN])), self._idle(setting)
+        return tuple(ComponentSpec(kind, kinds.get(kind, {})) for kind in chain if kind not in idle)
 
     def canonical(self, setting: Setting) -> dict[str, Value]:
         """Return a setting without the parameters of defenses that do not act in it."""
@@ -209,10 +227,14 @@ def _variable(job: Job, given: TuneVariable) -> Variable:
     kind, _, parameter = given.name.partition(".")
     defenses, models = DEFENSES.classes(), MODELS.classes()
     if given.name == CHAIN:
+        if not given.choices:
+            reason = 'a chain of defenses has no range; give choices, such as ["none", "id-lmid"]'
+            raise JobError(reason, code="missing", field=given.field_path("choices"))
         for choice in given.choices:
             for each in _chain(str(choice)):
                 if each not in defenses:
                     raise _refused(unknown_name("defense", each, defenses), each)
+            check_unique(given.field_path("choices"), _chain(str(choice)), "defense")
         return Variable(name=CHAIN, choices=given.choices)
     if kind != "model" and kind not in defenses:
         raise _refused(unknown_name("defense", kind, ["model", CHAIN, *defenses]), kind)
@@ -221,6 +243,9 @@ def _variable(job: Job, given: TuneVariable) -> Variable:
     if parameter not in takes:
         raise _refused(unknown_name("parameter", parameter, takes), parameter)
     annotation, inner = parameter_annotation(owner, parameter)
+    if kind == "model" and given.off is not None:
+        reason = "only a defense has a value at which it does not act; remove the key"
+        raise JobError(reason, code="conflict", field=given.field_path("off"), value=given.off)
     off = _OFF.get(given.name) if given.off is None else given.off
     for key in ("choices",) if given.choices else ("low", "high"):
         for value in given.choices if given.choices else (getattr(given, key),):
@@ -232,6 +257,9 @@ def _variable(job: Job, given: TuneVariable) -> Variable:
     assert given.low is not None
     assert given.high is not None
     whole = inner is int if given.coding is None else given.coding == "bits"
+    if whole and not (given.low.is_integer() and given.high.is_integer()):
+        reason = f"'bits' needs whole numbers as low and high, not {given.low:g} and {given.high:g}; write \"real\""
+        raise JobError(reason, code="conflict", field=given.field_path("coding"), value=given.coding)
     if inner is int and not whole:
         raise JobError("takes whole numbers", code="conflict", field=given.field_path("coding"), value=given.coding)
     found = Variable(

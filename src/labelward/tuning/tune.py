@@ -19,7 +19,8 @@ import numpy as np
 from labelward.errors import InputError, JobError, LabelwardError, OutputError
 from labelward.federation.components import check_job, with_defaults
 from labelward.federation.progress import Watch, no_log
-from labelward.job import Job, TuneSection, TuneVariable
+from labelward.job import Job, TuneSection, TuneVariable, as_job
+from labelward.parameters import StrPath, as_path, as_paths
 from labelward.runs.directory import check_output, locked_output, stored_job
 from labelward.runs.private_seeds import Seeds, keep_seeds, resolve_seeds, stored_seeds
 from labelward.runs.secure_files import atomic_write, private_folder, write_json, write_lines
@@ -61,20 +62,20 @@ class TuneResult:
 
 def tune(
     job: Job,
-    space: Sequence[TuneVariable] = (),
+    space: Sequence[TuneVariable | Mapping[str, Any]] = (),
     *,
-    out: Path,
+    out: StrPath,
     jobs: int = 1,
     force: bool = False,
     watch: Watch = no_log,
-    repeat: Sequence[Path] = (),
-    beside: Sequence[Path] = (),
+    repeat: Sequence[StrPath] = (),
+    beside: Sequence[StrPath] = (),
 ) -> TuneResult:
     """Search the settings of a job, or go on with what is missing, and measure the front again.
 
     Args:
         job: with ``[tune]``; without one, its defaults hold.
-        space: variables; none: those of ``[tune]``, or its defaults.
+        space: variables, with the keys of ``[[tune.variable]]``; none: those of ``[tune]``, or its defaults.
         out: a new folder, or that of the same search, which is resumed.
         jobs: number of evaluations side by side, each in a process of its own.
         force: clear a folder of any search first.
@@ -84,14 +85,16 @@ def tune(
             trainings are taken over, so that none is made twice; each counts as an evaluation all the same.
 
     Raises:
-        InputError: of any kind, before anything is written; or more than half of the trainings fail.
+        InputError: of any kind, before anything is written; or every setting is refused, or more than half of the
+            trainings fail.
         DependencyError: Optuna or pymoo is not installed.
     """
     require_libraries()
     check_jobs(jobs)
-    section = job.tune or TuneSection()
+    out, repeat, beside = as_path("out", out), as_paths("repeat", repeat), as_paths("beside", beside)
+    section = as_job(job).tune or TuneSection()
     if space:
-        section = dataclasses.replace(section, variables=tuple(space))
+        section = dataclasses.replace(section, variables=tuple(space))  # type: ignore[arg-type]  # converted as it is checked
     job = dataclasses.replace(with_defaults(job), tune=section)
     _check(job)
     check_output(out, job, "tune", force=force)
@@ -107,6 +110,9 @@ def tune(
         with workers(evaluator, jobs) as evaluate:
             run = _Tuning(evaluator, search, record, held, _made_beside(beside, job, private), evaluate, watch)
             asked = run.search_all()
+            if asked and all(each.status == "refused" for each in asked):
+                reason = f"model or defenses refuse every setting, the first one because: {asked[0].reason}"
+                raise InputError(reason, code="unsupported", field="[[tune.variable]]", value=len(asked))
             front = confirm(evaluator, run.measured, _front(section, asked), watch)
         result = TuneResult(record=record, evaluations=tuple(asked), front=tuple(front))
         _store(out, evaluator, result, held)

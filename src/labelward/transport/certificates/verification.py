@@ -167,7 +167,7 @@ def _distrusted(
         signer = next((each for each in trusted if _signed(current, each)), None)
         if signer is not None:
             return _ended(signer, at, f"{AUTHORITY_FILE}: the authority ")
-        step = next((each for each in left if _signed(current, each)), None)
+        step = next((each for each in left if _signed(current, each) and not _signed(each, each)), None)
         if step is None:
             return "identity", f"{whose}{_stranger(current, trusted, known)}"
         if ended := _ended(step, at, "the authority "):

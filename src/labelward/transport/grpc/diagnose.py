@@ -156,8 +156,8 @@ def presented_chain(secure: ssl.SSLObject) -> bytes:
 def _cut_off(listener: str) -> ListenerDiagnosis:
     """Return the result of a handshake after which the listener ended the connection without a word."""
     return ListenerDiagnosis(
-        reason=f"{listener!r} closed the connection when it saw the own certificate: it does not know the "
-        "authority of it, or its clock says that the certificate is not valid",
+        reason=f"{listener!r} closed the connection when it saw this party's certificate: it does not know the "
+        "authority of it, or its clock says that the certificate is not valid; compare authority.crt and clocks",
         code="identity",
     )
 
@@ -166,13 +166,13 @@ def _refused(error: ssl.SSLError, address: str, listener: str) -> ListenerDiagno
     reason, now = (error.reason or str(error)).lower().replace("_", " "), datetime.now(UTC)
     if "certificate expired" in reason:
         clock = f"its clock may be off; here it is {now:%c} UTC"
-        told = f"{listener!r} says that the own certificate has expired ({clock})"
+        told = f"{listener!r} says that this party's certificate has expired ({clock})"
         return ListenerDiagnosis(reason=told, code="expired")
     if "unknown ca" in reason:
-        told = f"{listener!r} does not know the authority of the own certificate"
+        told = f"{listener!r} does not know the authority of this party's certificate; compare authority.crt of both"
         return ListenerDiagnosis(reason=told, code="identity")
     if "bad certificate" in reason or "certificate unknown" in reason or "certificate required" in reason:
-        return ListenerDiagnosis(reason=f"{listener!r} refuses the own certificate ({reason})", code="identity")
+        return ListenerDiagnosis(reason=f"{listener!r} refuses this party's certificate ({reason})", code="identity")
     return ListenerDiagnosis(reason=_words(reason, address))
 
 

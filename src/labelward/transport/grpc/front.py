@@ -344,10 +344,20 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
     return context
 
 
+_STRANGER = "its certificate is signed by an authority that is not in authority.crt"
+_UNTRUSTED = {
+    9: "its certificate is not valid yet: is a clock wrong?",
+    10: "its certificate has expired",
+    18: "its certificate is self-signed; it must be signed by an authority of authority.crt",
+    **dict.fromkeys((19, 20, 21), _STRANGER),
+}
+"""What is said where OpenSSL does not believe a certificate, by OpenSSL's number of the reason (``X509_V_ERR``)."""
+
+
 def handshake_reason(error: Exception) -> str:
     """Return why a TLS handshake with somebody who connected failed, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is refused: {error.verify_message}"
+        return _UNTRUSTED.get(error.verify_code, f"its certificate is refused: {error.verify_message}")
     if isinstance(error, ssl.SSLError):
         reason = (error.reason or str(error)).lower().replace("_", " ")
         told = {
@@ -371,9 +381,9 @@ def _bound(listen: str) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_QUEUE, dualstack_ipv6=both)
     except OSError as error:
         words = {
-            errno.EADDRINUSE: "the port is in use (is another process of this party still running?)",
-            errno.EADDRNOTAVAIL: "this machine does not have that address",
-            errno.EACCES: "this user may not listen at that port",
+            errno.EADDRINUSE: "the port is in use: end the other process, or set [network] listen to another port",
+            errno.EADDRNOTAVAIL: "this machine does not have that address; give one that it has, or 0.0.0.0 for all",
+            errno.EACCES: "this user may not listen at that port; give one above 1023",
         }
-        reason = words.get(error.errno or 0, "cannot listen there")
+        reason = words.get(error.errno or 0, f"cannot listen there ({error.strerror}); give an address of this machine")
         raise InputError(reason, code="unsupported", field=f"listen = {listen!r}", value=listen) from error

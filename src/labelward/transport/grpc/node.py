@@ -175,7 +175,8 @@ class Node:
         limit = self.endpoint.timeout
         if time.monotonic() - max(peer.heard, since) <= limit:
             return None
-        return PeerError(peer.name, f"away for {limit:g} s (last: {self.reason(peer)})", code="peer-gone", value=limit)
+        reason = f"away for {limit:g} s (last: {self.reason(peer)}); when it is back, all run the same command again"
+        return PeerError(peer.name, reason, code="peer-gone", value=limit)
 
     def reason(self, peer: Peer) -> str:
         """Return why a peer is not connected, if known: of one that has ended, why its next process is refused."""
