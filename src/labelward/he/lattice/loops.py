@@ -122,11 +122,9 @@ def doubled(coefficients: Reals, out: Int64s) -> None:
 def residue(x: float, q: Any) -> Any:
     """Return a balanced residue as one that is not negative; |x| < 2·q."""
     value = np.int64(x)
-    while value < 0:
-        value += q
-    while value >= q:
-        value -= q
-    return value
+    value += q if value < 0 else 0
+    value += q if value < 0 else 0
+    return value - (q if value >= q else 0)
 
 
 @jit
@@ -141,9 +139,12 @@ def encrypt_rows(ring: Ring, product_of: Reals, errors: Int64s, digits: Int64s, 
     for k in range(digits.shape[1]):
         for prime in range(2):
             q, back = ring.transforms[prime].constants[:2]
-            coefficients, whole = product_of[k, prime], np.int64(q)
+            coefficients, own, whole = product_of[k, prime], errors[k], np.int64(q)
+            for i in range(n):  # row r takes number -r, and X^n is -1
+                coefficients[i] = -(coefficients[i] + own[i])
+            coefficients[0] *= -1.0
             for r in range(len(digits)):
-                found = coefficients[0] + errors[k, 0] if r == 0 else -(coefficients[n - r] + errors[k, n - r])
+                found = coefficients[0 if r == 0 else n - r]
                 if prime == 0:
                     found += product(np.float64(digits[r, k]), step, q, back)
                 out[r, k, prime] = residue(found, whole)

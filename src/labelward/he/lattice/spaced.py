@@ -256,34 +256,29 @@ def _seal_batch(
     loops.mask_values(ring, bits, masked)
     errors = stream.small_errors((windows, sets, n))
     flood = stream.flood(digits.flood, windows * k * spacing).reshape(windows, k, spacing)
-    hidden = vectors(sets, windows, n)
-    found = np.empty((k, spacing), np.int64)
+    totals, words = vectors(_TOGETHER, sets, 2, n), np.zeros((windows, spacing, k, 2), dtype=np.int64)
+    polynomials = vectors(windows, sets, n)
     for first in range(0, windows, _TOGETHER):
-        few = min(_TOGETHER, windows - first)
-        a, words = vectors(few, sets, 2, n), np.zeros((few, spacing, k, 2), dtype=np.int64)
+        part = slice(first, min(first + _TOGETHER, windows))
+        a = totals[: part.stop - first]
+        a[:] = 0.0
         for term, own in zip(terms, lists, strict=True):
-            cells = own[first * spacing : (first + few) * spacing]
+            cells = own[first * spacing : part.stop * spacing]
             for held in term.segments:
-                spaced_loops.add_windows(ring, term.order, cells, held.bounds, spacing, held.a, held.words, a, words)
-        for window in range(first, first + few):
-            for each in range(sets):
-                used, which = divmod(window * sets + each, MASKS)
-                digit = slice(each * secrets, min((each + 1) * secrets, k))
-                bodies, mask = elements.bodies[which, : digit.stop - digit.start], masked[used]
-                values = a[window - first, each]
-                loops.seal_polynomial(
-                    ring, values, mask, elements.masks[which], errors[window, each], hidden[each, window]
+                spaced_loops.add_windows(
+                    ring, term.order, cells, held.bounds, spacing, held.a, held.words, a, words[part]
                 )
-                spaced_loops.seal_coefficients(
-                    ring, words[window - first, :, digit], mask, bodies, flood[window, digit], found[digit]
-                )
-            part = slice(window * spacing, min((window + 1) * spacing, count))
-            sealed[part] = found.T[: part.stop - part.start]
+        spaced_loops.seal_polynomials(ring, first, a, masked, elements.masks, errors, polynomials)
+    spaced_loops.seal_coefficients(ring, words, masked, elements.bodies, flood, sealed)
     for each in range(sets):
         digit = slice(each * secrets, min((each + 1) * secrets, k))
-        polynomials = np.empty((len(packed), n), dtype=np.int64)
-        taken = np.empty((count, digit.stop - digit.start), dtype=np.int64)
-        loops.pack_polynomials(ring, hidden[each], spacing, elements.packing, at, polynomials, taken)
-        packed[:, each] = polynomials
+        shared, taken = (
+            np.empty((len(packed), n), dtype=np.int64),
+            np.empty((count, digit.stop - digit.start), np.int64),
+        )
+        loops.pack_polynomials(
+            ring, np.ascontiguousarray(polynomials[:, each]), spacing, elements.packing, at, shared, taken
+        )
+        packed[:, each] = shared
         sealed[:, digit] -= taken
     loops.settle_first(sealed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from labelward.he.lattice.loops import (
@@ -12,10 +14,11 @@ from labelward.he.lattice.loops import (
     reduced,
     residue,
     scratch,
+    seal_polynomial,
     settle,
     to_coefficients,
 )
-from labelward.he.lattice.ring import PRIMES, Int64s, Reals, Ring
+from labelward.he.lattice.ring import PRIMES, Int8s, Int64s, Reals, Ring
 from labelward.he.lattice.transform_ir import (
     add_product,
     forward_add,
@@ -37,21 +40,26 @@ def encrypt(
 
     ``product_of`` [k, 2, n] are a·s_k, destroyed; ``errors`` [k, n]; ``digits`` [rows, k]; ``step`` is step·q1 mod q0.
     """
-    n, count = ring.n, out.shape[1]
+    n = ring.n
     to_coefficients(ring, product_of, product_of)
     last = spacing * len(digits) - 1  # where coefficient 0 travels
     for k in range(digits.shape[1]):
         for prime in range(2):
             q, back = ring.transforms[prime].constants[:2]
-            coefficients, whole = product_of[k, prime], np.int64(q)
-            for j in range(count):
-                i = j - last if j >= last else j - last + n
-                out[k, j, prime] = residue(coefficients[i] + errors[k, i], whole)
+            coefficients, own, words, whole = product_of[k, prime], errors[k], out[k, :, prime], np.int64(q)
+            _write_words(coefficients[n - last :], own[n - last :], whole, words[:last])
+            _write_words(coefficients, own, whole, words[last:])
             if prime == 0:
                 for row in range(len(digits)):
                     message = product(np.float64(digits[row, k]), step, q, back)
                     at = last - row * spacing
                     out[k, at, 0] = residue(np.float64(out[k, at, 0]) + (-message if row else message), whole)
+
+
+@jit
+def _write_words(coefficients: Reals, errors: Int64s, q: Any, words: Int64s) -> None:
+    for i in range(len(words)):
+        words[i] = residue(coefficients[i] + errors[i], q)
 
 
 @jit
@@ -98,8 +106,9 @@ def add_windows(
                     bits[place & low] |= np.uint8(1 << (place >> high))
                     if place >= spacing:
                         start = (last - place) * width
-                        for x in range(spacing * width):
-                            target[x] -= source[start + x]
+                        row = source[start : start + spacing * width]
+                        for x in range(len(row)):
+                            target[x] -= row[x]
                     else:
                         _add_first(source, place, last, n, sums[window])
                     added[window] += 1
@@ -139,22 +148,47 @@ def _add_first(source: Int64s, place: int, last: int, n: int, sums: Int64s) -> N
 
 
 @jit
-def seal_coefficients(ring: Ring, sums: Int64s, mask: Reals, bodies: Reals, flood: Int64s, out: Int64s) -> None:
-    """Mask the words [R, k, 2] of a window by [p0_k·u]_v and flooding, and divide by q1; ``out`` [k, R] modulo q0.
+def seal_polynomials(
+    ring: Ring, first: int, values: Reals, masked: Reals, elements: Reals, errors: Int8s, polynomials: Reals
+) -> None:
+    """Mask the polynomials ``values`` [few, sets, 2, n] of a few windows, which are destroyed, and divide them by q1.
 
-    ``mask`` [2, n] is u and ``bodies`` [k, 2, n] the p0_k, as values; ``flood`` [k, R].
+    Args:
+        first: number of the first of them, by which errors and polynomials are counted.
+        masked, elements: the u [.., 2, n] and p1 [M, 2, n], as values; each polynomial takes the next one of all pairs.
+        errors, polynomials: the e1 and, out, balanced coefficients modulo q0; both [windows, sets, n].
     """
-    n, (spacing, digits, _) = ring.n, sums.shape
+    sets = values.shape[1]
+    for i in range(len(values)):
+        for each in range(sets):
+            mask, which = divmod((first + i) * sets + each, len(elements))
+            at = first + i, each
+            seal_polynomial(ring, values[i, each], masked[mask], elements[which], errors[at], polynomials[at])
+
+
+@jit
+def seal_coefficients(ring: Ring, sums: Int64s, masked: Reals, bodies: Reals, flood: Int64s, sealed: Int64s) -> None:
+    """Mask the words [windows, R, K, 2] by [p0_k·u]_v and flooding, and divide by q1; ``sealed`` [sums, K] modulo q0.
+
+    ``masked`` are the u and ``bodies`` [M, secrets, 2, n] the p0, as values, those of one of the M for all windows that
+    take it, since they fill a cache; ``flood`` [windows, K, R].
+    """
+    n, (windows, spacing, total, _), (elements, secrets, _, _) = ring.n, sums.shape, bodies.shape
+    sets = -(-total // secrets)
     values, masks = scratch(n).reshape(n // 8, 8), scratch(2 * n).reshape(2, n)
-    for k in range(digits):
-        for prime in range(2):
-            t = ring.transforms[prime]
-            multiply_values(n, mask[prime], bodies[k, prime], values, t.constants)
-            if spacing <= 8:
-                inverse_few(n, values, masks[prime], t.constants, t.later_back)
-            else:
-                inverse(n, values, masks[prime], t.constants, t.first_back, t.later_back)
-        for v in range(spacing):
-            high = reduced(masks[0, v] + np.float64((sums[v, k, 0] + flood[k, v]) % _Q0), float(_Q0), 1.0 / _Q0)
-            low = reduced(masks[1, v] + np.float64((sums[v, k, 1] + flood[k, v]) % _Q1), float(_Q1), 1.0 / _Q1)
-            out[k, v] = residue(divided(high, low), _Q0)
+    for which in range(elements):
+        for number in range(which, windows * sets, elements):
+            mask, (window, each) = masked[number // elements], divmod(number, sets)
+            for k in range(each * secrets, min((each + 1) * secrets, total)):
+                for prime in range(2):
+                    t, body = ring.transforms[prime], bodies[which, k - each * secrets, prime]
+                    multiply_values(n, mask[prime], body, values, t.constants)
+                    if spacing <= 8:
+                        inverse_few(n, values, masks[prime], t.constants, t.later_back)
+                    else:
+                        inverse(n, values, masks[prime], t.constants, t.first_back, t.later_back)
+                for v in range(min(spacing, len(sealed) - window * spacing)):
+                    word, noise = sums[window, v, k], flood[window, k, v]
+                    high = reduced(masks[0, v] + np.float64((word[0] + noise) % _Q0), float(_Q0), 1.0 / _Q0)
+                    low = reduced(masks[1, v] + np.float64((word[1] + noise) % _Q1), float(_Q1), 1.0 / _Q1)
+                    sealed[window * spacing + v, k] = residue(divided(high, low), _Q0)
