@@ -21,7 +21,7 @@ from labelward.he.lattice.row_data import set_count
 #: they are ready for sums: of a polynomial of 4096 coefficients and one prime.
 _TRANSFORM, _FEW, _PRODUCT, _WORDS = 5.0, 2.5, 0.9, 98.0
 #: Adding a word of a spaced row to its sum.
-_ADD = 0.0006
+_ADD = 0.0002
 #: Masking, packing and opening of a window besides what grows with the digits; and for each digit of a single sum.
 _SEAL, _WORD = 75.0, 4.0
 _MOST_COEFFICIENTS = 1 << 20  # of the rows of a level: 100 bytes each in memory, for five digits
