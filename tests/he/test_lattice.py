@@ -27,6 +27,7 @@ from labelward.he.lattice.key_material import material_size
 from labelward.he.lattice.keys import LatticePrivateKey
 from labelward.he.lattice.ring import ERROR_VARIANCE, PRIMES, Q1, SECURE_DEGREE, balanced, ring
 from labelward.he.lattice.row_data import HEAD_BYTES
+from labelward.he.lattice.transform_ir import _Arithmetic
 from labelward.he.lattice.words import packed_size, unpack
 from labelward.job import EncryptionSection
 from labelward.rng import SecureRandom
@@ -190,13 +191,20 @@ def test_bytes_are_those_of_the_table(key: LatticePrivateKey) -> None:
 # -- arithmetic and draws --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["signs", "chosen"])
 @pytest.mark.parametrize("n", [512, 4096])
-def test_transforms_are_negacyclic_products_at_the_extremes(n: int) -> None:
-    """All coefficients at ±q/2: the largest intermediate values that there can be."""
+def test_transforms_are_negacyclic_products_at_the_extremes(n: int, kind: str) -> None:
+    """All coefficients at ±q/2; or such that the first value is the sum of q/2 and of .49·q of each level."""
     rng, made = np.random.default_rng(0), ring(n)
-    x = np.empty((1, 2, n))
-    for prime, q in enumerate(PRIMES):
-        x[0, prime] = (q // 2) * rng.choice([-1.0, 1.0], n)
+    x = np.zeros((1, 2, n))
+    for prime, (q, t) in enumerate(zip(PRIMES, made.transforms, strict=True)):
+        if kind == "signs":
+            x[0, prime] = (q // 2) * rng.choice([-1.0, 1.0], n)
+            continue
+        x[0, prime, 0] = q // 2
+        passes = [t.first, *(t.later[block, :, 0] for block in (0, 1, 9) if block < len(t.later))]
+        for level, factor in enumerate(own[at] for own in passes for at in (0, 1, 3)):
+            x[0, prime, n >> level + 1] = balanced(int(0.49 * q) * pow(int(factor), -1, q), q)
     y = np.zeros((1, 2, n))
     y[0, :, 3] = y[0, :, n - 1] = 1.0
     values, other, product, out = x.copy(), y.copy(), np.empty_like(x), np.empty_like(x)
@@ -212,26 +220,40 @@ def test_transforms_are_negacyclic_products_at_the_extremes(n: int) -> None:
         assert out[0, prime].astype(np.int64).tolist() == expected
 
 
-def test_no_transform_leaves_the_range_in_which_quotients_are_rounded() -> None:
-    """The bounds of ``ring.py``, level by level, of the largest coefficients and of a difference of two 0/1 ones."""
-    for q in PRIMES:
-        lost = (Fraction(1, 1 << 53) + abs(Fraction(1 / q) * q - 1)) * q / 2  # of a quotient, for each B
+class Sizes(_Arithmetic):
+    """What the code that is emitted makes of largest absolute values, which are multiples of q."""
 
-        def of_product(size: Fraction, q: int = q, lost: Fraction = lost) -> Fraction:
-            assert size * q / 2 < 1 << 51
-            return Fraction(1, 2) + size * lost
+    def __init__(self, q: int) -> None:
+        self.b = self
+        self.lost = (Fraction(1, 1 << 53) + abs(Fraction(1 / q) * q - 1)) * q / 2  # of a quotient, for each B
 
-        for size, levels in ((Fraction(1, 2), 12), (Fraction(1), 9)):
-            for _ in range(levels):
-                size += of_product(size)
-            assert size < 8
-        assert of_product(size) + Fraction(1, 2) < Fraction(13, 10)  # a sum that is rounded twice
-        size = Fraction(13, 10)
-        for _ in range(4):  # passes back
-            largest = [2 * of_product(4 * size), 2 * of_product(2 * of_product(2 * size))]
-            of_product(2 * largest.pop())  # is reduced
-            size = max(size, *largest)
+    def fadd(self, x: Fraction, y: Fraction) -> Fraction:
+        return x + y
+
+    fsub = fadd
+
+    def reduce(self, x: Fraction) -> Fraction:
+        assert x < 16
+        return Fraction(1, 2)
+
+    def by(self, x: Fraction, factor: Any = None) -> Fraction:
+        assert x < 8
+        return Fraction(1, 2) + x * self.lost
+
+
+@pytest.mark.parametrize("q", PRIMES)
+def test_no_transform_leaves_the_range_in_which_quotients_are_rounded(q: int) -> None:
+    """The bounds of ``ring.py``, of the largest coefficients and of a difference of two 0/1 ones."""
+    of, factors = Sizes(q), [None] * 7
+    for size, passes in ((Fraction(1, 2), 4), (Fraction(1), 3)):
+        for _ in range(passes):
+            size = max(of.three_levels([size] * 8, factors))
+        assert of.by(size) + Fraction(1, 2) < Fraction(13, 10)  # a sum that is rounded twice
+    size = Fraction(13, 10)
+    for _ in range(3):
+        size = max(of.three_levels_back([size] * 8, factors))
         assert size < Fraction(14, 10)
+    of.three_levels_back([size] * 8, factors, (None, None))
 
 
 def test_draws_have_their_distributions() -> None:

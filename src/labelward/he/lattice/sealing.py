@@ -54,13 +54,13 @@ def seal(
     packed = np.empty((-(-cells // PACKED), sets, n), dtype=np.int64)
     sealed = np.empty((cells, digits.total), dtype=np.int64)
     batches = [(i, Stream.secret(protection)) for i in range(0, len(packed), _WINDOWS)]
-    rooms = list[_Room]()
+    rooms: list[_Room | None] = [None] * max(1, workers)  # one for each thread
 
     def work(batch: tuple[int, Stream]) -> None:
         i, stream = batch
         part = slice(i * PACKED, min((i + _WINDOWS) * PACKED, cells))
         lists = [term.lists[part] for term in terms]
-        room = rooms.pop() if rooms else _Room.of(sets, n)
+        room = rooms.pop() or _Room.of(sets, n)
         _seal_batch(elements, digits, words[part], terms, lists, stream, room, packed[i : i + _WINDOWS], sealed[part])
         rooms.append(room)
 
