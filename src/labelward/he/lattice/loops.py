@@ -25,7 +25,6 @@ from labelward.he.lattice.transform_ir import (
     inverse,
     multiply_values,
     rint,
-    sum_signed,
 )
 from labelward.jit import jit
 
@@ -247,7 +246,7 @@ def sum_blocks(
         a: the blocks' polynomials [blocks, sets, 2, n] as values; ``shifted``: see :func:`doubled`.
         dense: rows of a cell in one block from which on they are transformed.
         values, coefficients: the sums [cells, sets, 2, n], in two parts; ``added`` [cells] counts the
-            shifted additions whose sum is not reduced, and is 0 where the second part is not made yet.
+            shifted additions whose sum is not reduced, and is 0 where the second part is undefined yet.
     """
     n, sets = ring.n, a.shape[1]
     eighth, indicator = n // 8, scratch(n).reshape(n // 8, 8)
@@ -381,6 +380,15 @@ def _divide_masked(ring: Ring, sums: Reals, errors: Int8s, out: Reals) -> None:
 
 
 @jit
+def sum_signed(n: int, signs: Int8s, x: Int64s) -> Any:
+    """Return Σ signs·x of integers."""
+    total = np.int64(0)
+    for i in range(n):
+        total += np.int64(signs[i]) * x[i]
+    return total
+
+
+@jit
 def _seal_word(word: Int64s, mask: Int8s, rotated: Int64s, flood: int, out: Int64s) -> None:
     """Mask a word [2] by [p0·u]_0 and flooding, and divide by q1, modulo q0; ``mask`` is u."""
     n = len(mask)
@@ -409,22 +417,14 @@ def lay_chunk(j: int, sealed: Reals, base: int, spacing: int, chunk: Reals) -> N
     Coefficient v < R of its product with a secret is Σ A[v - i]·s[i]; chunk j, of length c = n/r, lies at the
     coefficients base + t, -c < t < R, so that its product with chunk j of s has that part of the sum at base + v.
     """
-    n = len(chunk)
-    size = n // PACKED
-    end, turned = n - j * size, max(0, size - 1 - base)  # so many coefficients come round, and X^n is -1
-    start = size - 1 - turned  # of what lies below base
-    _write(sealed[end + 1 - size : end + 1 - size + turned], chunk[n - turned :], 1.0)
-    _write(sealed[end - start : end], chunk[base - start : base], -1.0)
-    if j:
-        _write(sealed[end : end + spacing], chunk[base : base + spacing], -1.0)
-    else:
-        _write(sealed[:spacing], chunk[base : base + spacing], 1.0)
-
-
-@jit
-def _write(source: Reals, target: Reals, sign: float) -> None:
-    for i in range(len(source)):
-        target[i] = sign * source[i]
+    n, size = len(chunk), len(chunk) // PACKED
+    end = n - j * size
+    for t in range(1 - size, spacing):
+        value = sealed[t] if t >= 0 and not j else -sealed[end + t]  # X^n is -1
+        if base + t < 0:
+            chunk[n + base + t] = -value
+        else:
+            chunk[base + t] = value
 
 
 @jit

@@ -98,7 +98,7 @@ def _seal_batch(
     sealed: Int64s,
 ) -> None:
     """Seal sums into the polynomials ``packed`` [windows, sets, n], 32 each, and ``sealed`` [sums, K]."""
-    ring, count, sets, secrets = elements.ring, len(words), packed.shape[1], elements.secrets
+    ring, count, sets = elements.ring, len(words), packed.shape[1]
     n = ring.n
     mask_count = -(-count * sets // MASKS)
     masks, bits = stream.ternary(mask_count, n)
@@ -116,12 +116,18 @@ def _seal_batch(
             ring, start, values, coefficients, added, words, pairs, masks, masked, elements.masks, elements.rotated,
             errors, flood, room.sealed, sealed,
         )  # fmt: skip
-    for each in range(sets):
+    pack_sets(elements, digits, room.sealed[:, :count], packed, sealed)
+
+
+def pack_sets(elements: PublicElements, digits: Digits, polynomials: Reals, packed: Int64s, sealed: Int64s) -> None:
+    """Pack sealed polynomials [sets, windows, n] into ``packed``, and take their share off the words ``sealed``."""
+    ring, secrets, at = elements.ring, elements.secrets, places(elements.ring.n, digits.spacing)
+    for each, members in enumerate(polynomials):
         own = slice(each * secrets, min((each + 1) * secrets, digits.total))
-        polynomials = np.empty((len(packed), n), dtype=np.int64)
-        taken = np.empty((count, own.stop - own.start), dtype=np.int64)
-        loops.pack_polynomials(ring, room.sealed[each, :count], 1, elements.packing, places(n, 1), polynomials, taken)
-        packed[:, each] = polynomials
+        shared = np.empty((len(packed), ring.n), dtype=np.int64)
+        taken = np.empty((len(sealed), own.stop - own.start), dtype=np.int64)
+        loops.pack_polynomials(ring, members, digits.spacing, elements.packing, at, shared, taken)
+        packed[:, each] = shared
         sealed[:, own] -= taken
     loops.settle_first(sealed)
 

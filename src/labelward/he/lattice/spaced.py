@@ -22,7 +22,7 @@ from labelward.he._validate import check_block_fits, check_groups, check_positio
 from labelward.he.base import CipherBlock, EncryptedSums, Groups, Integers, Layout
 from labelward.he.lattice import loops, spaced_loops
 from labelward.he.lattice.ciphertexts import PolynomialRows
-from labelward.he.lattice.digits import Digits, digits_of, places, sums_together
+from labelward.he.lattice.digits import Digits, digits_of, sums_together
 from labelward.he.lattice.draws import SEED_BYTES, Stream
 from labelward.he.lattice.key_material import MASKS, PublicElements
 from labelward.he.lattice.ring import Int64s, Reals, vectors
@@ -37,6 +37,7 @@ from labelward.he.lattice.row_data import (
     set_count,
     spaced_words,
 )
+from labelward.he.lattice.sealing import pack_sets
 from labelward.he.lattice.words import pack, unpack
 from labelward.he.threads import run_in_threads
 from labelward.rng import SecureRandom
@@ -248,16 +249,15 @@ def _seal_batch(
 ) -> None:
     """Seal sums into the polynomials ``packed`` [polynomials, sets, n] and ``sealed`` [sums, K]."""
     ring, count, spacing, k = elements.ring, len(sealed), digits.spacing, digits.total
-    n, sets, secrets = ring.n, packed.shape[1], elements.secrets
+    n, sets = ring.n, packed.shape[1]
     windows = -(-count // spacing)
-    at = places(n, spacing)
     _, bits = stream.ternary(-(-windows * sets // MASKS), n)
     masked = vectors(len(bits), 2, n)
     loops.mask_values(ring, bits, masked)
     errors = stream.small_errors((windows, sets, n))
     flood = stream.flood(digits.flood, windows * k * spacing).reshape(windows, k, spacing)
     totals, words = vectors(_TOGETHER, sets, 2, n), np.zeros((windows, spacing, k, 2), dtype=np.int64)
-    polynomials = vectors(windows, sets, n)
+    polynomials = vectors(sets, windows, n)
     for first in range(0, windows, _TOGETHER):
         part = slice(first, min(first + _TOGETHER, windows))
         a = totals[: part.stop - first]
@@ -270,15 +270,4 @@ def _seal_batch(
                 )
         spaced_loops.seal_polynomials(ring, first, a, masked, elements.masks, errors, polynomials)
     spaced_loops.seal_coefficients(ring, words, masked, elements.bodies, flood, sealed)
-    for each in range(sets):
-        digit = slice(each * secrets, min((each + 1) * secrets, k))
-        shared, taken = (
-            np.empty((len(packed), n), dtype=np.int64),
-            np.empty((count, digit.stop - digit.start), np.int64),
-        )
-        loops.pack_polynomials(
-            ring, np.ascontiguousarray(polynomials[:, each]), spacing, elements.packing, at, shared, taken
-        )
-        packed[:, each] = shared
-        sealed[:, digit] -= taken
-    loops.settle_first(sealed)
+    pack_sets(elements, digits, polynomials, packed, sealed)

@@ -156,14 +156,15 @@ def seal_polynomials(
     Args:
         first: number of the first of them, by which errors and polynomials are counted.
         masked, elements: the u [.., 2, n] and p1 [M, 2, n], as values; each polynomial takes the next one of all pairs.
-        errors, polynomials: the e1 and, out, balanced coefficients modulo q0; both [windows, sets, n].
+        errors: the e1 [windows, sets, n].
+        polynomials: out [sets, windows, n], balanced coefficients modulo q0.
     """
     sets = values.shape[1]
     for i in range(len(values)):
         for each in range(sets):
             mask, which = divmod((first + i) * sets + each, len(elements))
-            at = first + i, each
-            seal_polynomial(ring, values[i, each], masked[mask], elements[which], errors[at], polynomials[at])
+            e1, out = errors[first + i, each], polynomials[each, first + i]
+            seal_polynomial(ring, values[i, each], masked[mask], elements[which], e1, out)
 
 
 @jit

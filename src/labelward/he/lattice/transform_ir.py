@@ -90,7 +90,7 @@ class _Arithmetic:
         return v
 
     def three_levels_back(self, v: list[Any], factors: Sequence[Any], scale: Any = None) -> list[Any]:
-        """Undo :meth:`three_levels` up to a factor of eight; with a ``scale``, by which factor 0 is multiplied, fully.
+        """Undo :meth:`three_levels` up to a factor of eight, and multiply by a ``scale``, which factor 0 contains.
 
         The sum of all eight would grow too large for a product, and the one next to it for the next pass.
         """
@@ -137,17 +137,15 @@ def _transposed(builder: ir.IRBuilder, rows: list[Any]) -> list[Any]:
     return rows
 
 
-def _define(
-    module: ir.Module, name: str, result: Any, arguments: Sequence[Any], write: Callable[..., Any]
-) -> ir.Function:
+def _define(module: ir.Module, name: str, arguments: Sequence[Any], write: Callable[..., None]) -> ir.Function:
     """Return a function of this module, which ``write(builder, *arguments)`` fills the first time."""
-    function = insert(module, ir.FunctionType(result, list(arguments)), f"labelward_lattice_{name}")
+    function = insert(module, ir.FunctionType(ir.VoidType(), list(arguments)), f"labelward_lattice_{name}")
     if not function.basic_blocks:
         function.linkage = "linkonce_odr"
         function.attributes.add("noinline")
         builder = ir.IRBuilder(function.append_basic_block("entry"))
-        found = write(builder, *function.args)
-        builder.ret_void() if found is None else builder.ret(found)
+        write(builder, *function.args)
+        builder.ret_void()
     return function
 
 
@@ -269,8 +267,10 @@ def _inverse_few(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, late
         values = a.three_levels_back([_load(b, x, b.add(base, _i64(i))) for i in range(8)], twiddles)
         for total, value in zip(totals, values, strict=True):
             b.store(a.reduce(b.fadd(b.load(total), value)), total)
-    found = _sum(b, _transposed(b, [b.load(total) for total in totals]), b.fadd)
-    b.store(a.times(found, a.scale), b.bitcast(out, _VECTORS), align=8)
+    lanes = _transposed(b, [b.load(total) for total in totals])
+    while len(lanes) > 1:
+        lanes = [b.fadd(low, high) for low, high in zip(lanes[::2], lanes[1::2], strict=True)]
+    b.store(a.times(lanes[0], a.scale), b.bitcast(out, _VECTORS), align=8)
 
 
 def _forward_signs(
@@ -346,25 +346,9 @@ def _divide_noisy(
         _store(b, a.times(b.fsub(b.fadd(_load(b, x, i), error), low), factor), out, i)
 
 
-def _sum_signed(b: ir.IRBuilder, n: Any, signs: Any, x: Any) -> Any:
-    none, nothing = (ir.Constant(ir.VectorType(kind, _LANES), [0] * _LANES) for kind in (I8, I64))
-    total = _alloca(b, nothing)
-    with _loop(b, b.lshr(n, _i64(3))) as place:
-        sign, value = b.load(_at(b, signs, place.index), align=1), _load(b, x, place.index)
-        added = b.add(b.load(total), b.select(b.icmp_signed(">", sign, none), value, nothing))
-        b.store(b.sub(added, b.select(b.icmp_signed("<", sign, none), value, nothing)), total)
-    return _sum(b, [b.extract_element(b.load(total), ir.Constant(I32, i)) for i in range(_LANES)], b.add)
-
-
-def _sum(b: ir.IRBuilder, numbers: list[Any], add: Callable[[Any, Any], Any]) -> Any:
-    while len(numbers) > 1:
-        numbers = [add(low, high) for low, high in zip(numbers[::2], numbers[1::2], strict=True)]
-    return numbers[0]
-
-
 _INTEGERS = ir.VectorType(I64, _LANES)
 _WHOLE, _SMALL = _INTEGERS.as_pointer(), ir.VectorType(I8, _LANES).as_pointer()
-_WRITERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+_WRITERS: dict[str, tuple[Callable[..., None], tuple[Any, ...]]] = {
     "forward": (_forward, (_NUMBERS, _VECTORS, _NUMBERS, _NUMBERS, _VECTORS)),
     "inverse": (_inverse, (_VECTORS, _NUMBERS, _NUMBERS, _NUMBERS, _VECTORS)),
     "inverse_few": (_inverse_few, (_VECTORS, _NUMBERS, _NUMBERS, _VECTORS)),
@@ -375,7 +359,6 @@ _WRITERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "add_four": (_add_four, (_VECTORS, I64, _VECTORS, I64, _VECTORS, _NUMBERS)),
     "add_integers": (_add_integers, (_VECTORS, _WHOLE, _NUMBERS)),
     "divide": (_divide, (_VECTORS, _VECTORS, _NUMBERS, _VECTORS, _NUMBERS)),
-    "sum_signed": (_sum_signed, (_SMALL, _WHOLE)),
     "divide_noisy": (_divide_noisy, (_VECTORS, _VECTORS, _SMALL, _NUMBERS, _VECTORS, _NUMBERS, _NUMBERS)),
 }
 
@@ -386,14 +369,13 @@ def _generator(name: str) -> Callable[..., Any]:
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         degree, *values = arguments
-        result = ir.VoidType() if signature.return_type is types.void else I64
-        function = _define(builder.module, name, result, [I64, *kinds], writer)
+        function = _define(builder.module, name, [I64, *kinds], writer)
         given = [
             value if kind is I64 else builder.bitcast(context.make_array(form)(context, builder, value).data, kind)
             for form, value, kind in zip(signature.args[1:], values, kinds, strict=True)
         ]
-        found = builder.call(function, [degree, *given])
-        return context.get_dummy_value() if signature.return_type is types.void else found
+        builder.call(function, [degree, *given])
+        return context.get_dummy_value()
 
     return generate
 
@@ -475,12 +457,6 @@ def divide_noisy(
     ``seconds`` are the constants of the second prime.
     """
     return types.void(types.int64, x, y, small, back, out, constants, seconds), _generator("divide_noisy")
-
-
-@intrinsic_of
-def sum_signed(typing_context: Any, n: Any, signs: Any, x: Any) -> Any:
-    """Return Σ signs·x of ``n`` integers; ``signs`` are 8-bit integers -1, 0 and 1."""
-    return types.int64(types.int64, signs, x), _generator("sum_signed")
 
 
 def _scalar(name: str, count: int) -> Callable[..., Any]:
