@@ -153,6 +153,17 @@ def test_codes_are_as_small_as_the_bins_allow(bins: int, code_type: type) -> Non
     np.testing.assert_array_equal(bin_codes(x, binned.edges), binned.codes)
 
 
+@pytest.mark.parametrize("bins", [2, 63, 64, 65, 66, 300])
+def test_few_and_many_edges_are_counted_alike(bins: int) -> None:
+    rng = np.random.default_rng(bins)
+    x = rng.integers(-400, 400, (2000, 3)) / 4
+    x[rng.random(x.shape) < 0.1] = np.nan
+    edges = bin_columns(x, bins).edges
+    codes = bin_codes(x[:519], edges)
+    for f, e in enumerate(edges):
+        np.testing.assert_array_equal(codes[:, f], slow_codes(x[:519, f], e, codes))
+
+
 def test_blocks_of_rows_and_columns_join_without_seams() -> None:
     x = np.random.default_rng(0).standard_normal((517, 19))  # neither a multiple of 256 nor of 8
     binned = bin_columns(x, 32)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelward.kernels.binning import missing_code
-from labelward.kernels.histogram import goes_left, groups, impossible_node, level_sums
+from labelward.kernels.histogram import goes_left, groups, impossible_node, level_sums, row_range, row_sums
 
 
 def slow_sums(group: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
@@ -40,6 +40,18 @@ def test_sums_equal_a_plain_loop(n: int, columns: int, k: int, slots: int, bins:
     expected = slow_sums(together, values, slots * bins)
     level = level_sums(codes, slot, values, slots, bins)
     np.testing.assert_array_equal(level, expected.reshape(columns, slots, bins, k))
+
+
+@given(st.integers(1, 20), st.integers(0, 5), st.integers(0, 2**32 - 1))
+def test_sums_and_ranges_of_some_rows(n: int, k: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-(2**58), 2**58, (n, k))
+    rows = np.flatnonzero(rng.random(n) < 0.7).astype(np.int32)
+    np.testing.assert_array_equal(row_sums(values, rows), values[rows].sum(axis=0))
+    if len(rows):
+        least, most = row_range(values, rows)
+        np.testing.assert_array_equal(least, values[rows].min(axis=0))
+        np.testing.assert_array_equal(most, values[rows].max(axis=0))
 
 
 def test_arrays_that_are_not_contiguous_or_not_writable_are_taken() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import stat
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from labelward.messages.base import Array, CipherDigest, RowMask, wire_name
 from labelward.messages.codec import encode_fields
 from labelward.messages.handshake import Hello, RowIdDigests
 from labelward.messages.tree import DecryptedSums, LevelHistograms, OwnSplit, TrainingEnd
-from labelward.party.transcript import FILE_NAME, Header, Transcript, read_entries
+from labelward.party.transcript import FILE_NAME, Header, Transcript, ids_digest, read_entries
 from labelward.party.view import View
 from refusals import refused
 
@@ -172,8 +173,6 @@ def test_files_that_are_no_transcript(tmp_path: Path) -> None:
 
 def rechained(bodies: list[bytes]) -> bytes:
     """Write a file whose chain is right, whatever its records say."""
-    import hashlib
-
     chain, data = bytes(32), MAGIC
     for body in bodies:
         chain = hashlib.sha256(chain + body).digest()
@@ -280,6 +279,13 @@ def test_the_digest_leaves_out_what_is_drawn_anew_in_each_run() -> None:
     small, large = (view_of(("received", "a", (), digest_of(b"1", size))) for size in (64, 128))
     assert small.digest() != large.digest()
     assert view_of(("sent", "a", (), RowIdDigests(b"", ()))).digest() == view_of().digest()
+
+
+@given(st.lists(st.one_of(st.text(max_size=5), st.sampled_from(["", "7", "\udc80", "é", "x" * 127, "x" * 128]))))
+def test_row_ids_are_framed_by_their_bytes(ids: list[str]) -> None:
+    encoded = [row.encode(errors="surrogatepass") for row in ids]
+    framed = b"".join(len(row).to_bytes(8, "little") + row for row in encoded)
+    assert ids_digest(ids) == hashlib.sha256(framed).hexdigest()
 
 
 def test_observed_arrays_count_in_full() -> None:

@@ -158,7 +158,7 @@ class FederationSession:
             insecure=self.reasons,
             job=self.proposal(party).job,
             columns=columns,
-            ids=ids_digest(self.ids[row] for row in train) if self.ids else "",
+            ids=ids_digest(map(self.ids.__getitem__, train)) if self.ids else "",
             categories=dict(categories or {}),
             monotone=dict(monotone or {}),
         )

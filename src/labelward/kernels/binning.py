@@ -36,7 +36,7 @@ _LEAST_BINS, _MOST_BINS = 2, 1024
 _MOST_SIZE = 65_535  # one code of uint16 is that of missing values
 _COLUMNS_AT_ONCE = 8  # one cache line of a row, so that a strided column is read once
 _ROWS_AT_ONCE = 256  # a block of rows that stays in the first-level caches while its columns are coded
-_SIGN = 1 << 63
+_COMPARED = 64  # edges that are compared one after the other, in a fourth of the time of a search among 32
 _NONE: Mapping[int, int] = MappingProxyType({})
 
 
@@ -83,7 +83,6 @@ def bin_columns(x: Floats, bins: int | None, categories: Mapping[int, int] = _NO
     n, columns = x.shape
     edges: list[Floats] = []
     buffer = np.empty((min(_COLUMNS_AT_ONCE, columns), n))
-    spare = np.empty((2, n), dtype=np.uint64)
     for first in range(0, columns, _COLUMNS_AT_ONCE):
         block = buffer[: columns - first]
         known = _gather_columns(x, first, block)
@@ -92,11 +91,11 @@ def bin_columns(x: Floats, bins: int | None, categories: Mapping[int, int] = _NO
                 edges.append(np.empty(0))
                 continue
             values = column[: known[f]]
-            sort_floats(values, spare)
+            values.sort()
             if bins is None and _distinct(values) > _MOST_SIZE:
                 raise ValueError(f"column {first + f} has more than {_MOST_SIZE:,} distinct values")
             edges.append(_edges_of_sorted(values, _MOST_SIZE if bins is None else bins))
-    del buffer, spare
+    del buffer
     return Binned(_code(x, edges, categories), tuple(edges), _sizes(edges, categories))
 
 
@@ -288,22 +287,42 @@ def _edges_of_sorted(values: Floats, bins: int) -> Floats:
 
 @jit
 def _search(x: Floats, edges: Floats, missing: int, codes: Codes) -> None:
-    """Search all rows of a block together, step by step, so that the steps run as vector instructions."""
+    """Code a block of rows column by column; all rows take a step together, so that steps are vector instructions."""
     n, columns = x.shape
-    values, position = np.empty(_ROWS_AT_ONCE), np.empty(_ROWS_AT_ONCE, dtype=np.int64)
+    values, position = np.empty(_ROWS_AT_ONCE), np.empty(_ROWS_AT_ONCE, dtype=np.uint64)
     for top in range(0, n, _ROWS_AT_ONCE):
         rows = min(n - top, _ROWS_AT_ONCE)
+        own, below = values[:rows], position[:rows]
         for f in range(columns):
-            own = edges[f]
             for i in range(rows):
-                values[i], position[i] = x[top + i, f], 0
-            step = edges.shape[1] >> 1
-            while step > 0:
-                for i in range(rows):
-                    position[i] += step if own[position[i] + step - 1] < values[i] else 0
-                step >>= 1
+                own[i] = x[top + i, f]
+            if edges.shape[1] <= _COMPARED:
+                _count_below(own, edges[f], below)
+            else:
+                _search_below(own, edges[f], below)
             for i in range(rows):
-                codes[top + i, f] = position[i] if values[i] == values[i] else missing
+                codes[top + i, f] = below[i] if own[i] == own[i] else np.uint64(missing)
+
+
+@jit
+def _count_below(values: Floats, edges: Floats, below: NDArray[np.uint64]) -> None:
+    """Write how many edges are below each value, edge by edge."""
+    below[:] = 0
+    for edge in edges:
+        for i in range(values.size):
+            below[i] += np.uint64(edge < values[i])
+
+
+@jit
+def _search_below(values: Floats, edges: Floats, below: NDArray[np.uint64]) -> None:
+    """Write how many of 2^k sorted edges are below each value, by k halvings."""
+    below[:] = 0
+    step = np.uint64(edges.size >> 1)
+    while step > np.uint64(0):
+        last = edges[step - np.uint64(1) :]
+        for i in range(values.size):
+            below[i] += step if last[below[i]] < values[i] else np.uint64(0)
+        step >>= np.uint64(1)
 
 
 @jit
@@ -343,38 +362,3 @@ def _node_candidates(
                 while code < own.size and values[j] > own[code]:
                     code += 1
                 codes[rows[j], f] = code
-
-
-def sort_floats(values: NDArray[np.float64], spare: NDArray[np.uint64]) -> None:
-    """Sort contiguous float64 [n] in place; ``spare`` is uint64 [2, n], overwritten. No value may be NaN.
-
-    A radix sort of the bits, byte by byte, in a fourth of numpy's time for 100,000 random values.
-    """
-    _radix_sort(values.view(np.uint64), spare[0, : values.size], spare[1, : values.size])
-
-
-@jit
-def _radix_sort(bits: NDArray[np.uint64], keys: NDArray[np.uint64], other: NDArray[np.uint64]) -> None:
-    """Sort bits of floats: with the sign bit flipped, or all bits where it is set, they are ordered integers."""
-    n, sign, digit = bits.size, np.uint64(_SIGN), np.uint64(255)
-    counts = np.zeros((8, 256), dtype=np.int64)
-    for i in range(n):
-        key = bits[i]
-        key = ~key if key & sign else key | sign
-        keys[i] = key
-        for place in range(8):
-            counts[place, (key >> np.uint64(8 * place)) & digit] += 1
-    for place in range(8):
-        shift, free = np.uint64(8 * place), counts[place]
-        if n == 0 or free[(keys[0] >> shift) & digit] == n:
-            continue  # all keys agree in this byte
-        total = 0
-        for d in range(256):
-            free[d], total = total, total + free[d]
-        for i in range(n):
-            d = (keys[i] >> shift) & digit
-            other[free[d]] = keys[i]
-            free[d] += 1
-        keys, other = other, keys
-    for i in range(n):
-        bits[i] = keys[i] ^ sign if keys[i] & sign else ~keys[i]

@@ -76,6 +76,29 @@ def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bin
 
 
 @jit
+def row_sums(values: Integers, rows: NDArray[np.int32]) -> Integers:
+    """Return the sums int64 [k] of some rows of ``values`` [n, k], without a copy of the rows."""
+    sums = np.zeros(values.shape[1], dtype=np.int64)
+    for row in rows:
+        for j in range(len(sums)):
+            sums[j] += values[row, j]
+    return sums
+
+
+@jit
+def row_range(values: Integers, rows: NDArray[np.int32]) -> tuple[Integers, Integers]:
+    """Return the least and the largest of each number, int64 [k], among some rows of ``values`` [n, k], at least one.
+
+    No row is copied.
+    """
+    least, most = values[rows[0]].copy(), values[rows[0]].copy()
+    for row in rows:
+        for j in range(len(least)):
+            least[j], most[j] = min(least[j], values[row, j]), max(most[j], values[row, j])
+    return least, most
+
+
+@jit
 def fill_cells(
     cells: NDArray[np.bool_], implied: Integers, values: Integers, totals: Integers, count: int, sums: Integers
 ) -> tuple[int, int]:

@@ -14,6 +14,7 @@ Folders get mode 0700 and files 0600: a transcript is as sensitive as the data i
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import os
@@ -370,9 +371,21 @@ def ids_digest(ids: Iterable[str]) -> str:
 
 def framed_ids(ids: Iterable[str]) -> Iterator[bytes]:
     """Yield ids, many at a time, each preceded by its length in bytes, so that no two lists give the same bytes."""
-    encoded = (name.encode(errors="surrogatepass") for name in ids)
-    while batch := list(itertools.islice(encoded, _IDS_AT_ONCE)):
-        yield b"".join([len(each).to_bytes(8, "little") + each for each in batch])
+    remaining = iter(ids)
+    while batch := list(itertools.islice(remaining, _IDS_AT_ONCE)):
+        parts = [""] * (2 * len(batch))
+        parts[::2], parts[1::2] = map(_length_as_text, map(len, batch)), batch
+        text = "".join(parts)  # characters are bytes where all are ASCII: a third of the time of encoding each id
+        if text.isascii():
+            yield text.encode()
+            continue
+        encoded = [name.encode(errors="surrogatepass") for name in batch]
+        yield b"".join([len(each).to_bytes(8, "little") + each for each in encoded])
+
+
+@functools.cache
+def _length_as_text(length: int) -> str:
+    return length.to_bytes(8, "little").decode("latin-1")
 
 
 def decode_header(entry: TranscriptEntry) -> Header:

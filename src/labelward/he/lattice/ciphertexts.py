@@ -11,6 +11,7 @@ were encrypted with the public key, the polynomial), then all scalars. Data of s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from labelward.he.lattice.digits import Digits, digits_of
 from labelward.he.lattice.ring import Int64s, Reals
 from labelward.he.lattice.row_data import RowData, parse_row_data
 from labelward.he.lattice.sealing import seal
+from labelward.he.threads import run_in_threads, worthwhile_threads
 
 if TYPE_CHECKING:
     from labelward.he.lattice.keys import LatticePublicKey
@@ -55,6 +57,37 @@ class RowTerm(NamedTuple):
     segments: tuple[Segment, ...]
     order: NDArray[np.int32]
     lists: Int64s
+
+
+def rows_by_cell(groups: Groups, n_groups: int, start: int, workers: int) -> tuple[NDArray[np.int32], Int64s]:
+    """Return ``order`` and ``lists`` of the cells [columns, n_groups], as :class:`RowTerm` has them.
+
+    Args:
+        groups: int32 [m, columns].
+        start: number of the first of the m rows.
+
+    Raises:
+        EncryptionError: an entry is no group and not -1.
+    """
+    counts = np.zeros((groups.shape[1], n_groups), dtype=np.int64)
+
+    def count(first: int, last: int) -> None:
+        if not loops.count_by_cell(groups, first, last, counts):
+            raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1", code="range")
+
+    in_columns(workers, groups, count)
+    ends = np.cumsum(counts, dtype=np.int64).reshape(counts.shape)
+    free, order = ends - counts, np.empty(int(counts.sum()), dtype=np.int32)
+    lists = np.stack([free, ends], axis=-1).reshape(-1, 2)
+    in_columns(workers, groups, lambda first, last: loops.list_by_cell(groups, first, last, start, free, order))
+    return order, lists
+
+
+def in_columns(workers: int, groups: Groups, work: Callable[[int, int], object]) -> None:
+    """Call ``work(first, last)`` for columns side by side, a share of them in each thread where there are many rows."""
+    threads = worthwhile_threads(workers, groups.size)
+    shares = [share for share in np.array_split(np.arange(groups.shape[1]), threads) if len(share)]
+    run_in_threads(threads, lambda share: work(int(share[0]), int(share[-1]) + 1), shares)
 
 
 class FreshRows(Protocol):
@@ -107,20 +140,13 @@ class LatticeRows(PolynomialRows[RowData]):
         checked = check_groups(groups, start, self.have, n_groups)
         if self._fresh is not None and not self._segments and self.n:
             self._prepare(self._fresh, 0)
-        columns, k = checked.shape[1], self._digits.total
-        words = np.zeros((columns, n_groups, k, 2), dtype=np.int64)
-        filled = np.zeros((columns, n_groups), dtype=np.uint8)
-        own = self._rows()[start : start + len(checked)]
-        present = loops.add_scalars(own, checked, words, filled)
-        if present < 0:
-            raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1", code="range")
-        order = np.empty(present, dtype=np.int32)
-        lists = np.zeros((columns * n_groups, 2), dtype=np.int64)
-        loops.list_by_cell(checked, n_groups, start, order, lists)
-        self._key.counts.additions += (present - int(np.count_nonzero(filled))) * k
-        terms = (RowTerm(tuple(self._segments), order, lists),) if present else ()
-        shape = (columns, n_groups)
-        return LatticeSums(self._key, self.layout, shape, words.reshape(columns * n_groups, k, 2), terms)
+        columns, workers, own = checked.shape[1], self._key.workers, self._rows()[start : start + len(checked)]
+        order, lists = rows_by_cell(checked, n_groups, start, workers)
+        words = np.zeros((columns, n_groups, self._digits.total, 2), dtype=np.int64)
+        in_columns(workers, checked, lambda first, last: loops.add_scalars(own, checked, first, last, words))
+        self._key.count_additions(order, lists, self._digits)
+        terms = (RowTerm(tuple(self._segments), order, lists),) if len(order) else ()
+        return LatticeSums(self._key, self.layout, (columns, n_groups), words.reshape(-1, *words.shape[2:]), terms)
 
     def _rows(self) -> Int64s:
         """Return the scalars int64 [n, k, 2]; room is made for them when the first come."""
@@ -134,14 +160,17 @@ class LatticeRows(PolynomialRows[RowData]):
         if not rows:
             return
         self._rows()[first : first + rows] = data.words
-        n, a = self._key.bits, data.polynomials(self._key.bits)
+        n, a = self._key.bits, data.polynomials(self._key.bits, self._key.workers)
         blocks, sets = a.shape[:2]
         held = self._key.allocate((blocks, sets, 2, n)).view(np.float64)
-        held[:] = a
-        plain = np.empty_like(a)
-        loops.to_coefficients(self._key.elements.ring, a, plain)
         shifted = self._key.allocate((blocks, sets, 2, 2 * n)).view(np.int64)
-        loops.doubled(plain, shifted)
+
+        def prepare(block: int) -> None:
+            held[block], plain = a[block], np.empty_like(a[block])
+            loops.to_coefficients(self._key.elements.ring, a[block], plain)
+            loops.doubled(plain, shifted[block])
+
+        run_in_threads(self._key.workers, prepare, range(blocks))
         bounds = np.minimum(np.arange(blocks + 1, dtype=np.int64) * n, rows) + first
         self._segments.append(Segment(bounds, held, shifted))
 

@@ -44,6 +44,7 @@ from labelward.he.lattice.row_data import (
 from labelward.he.lattice.sealing import sum_bytes
 from labelward.he.lattice.spaced import SpacedData, SpacedRows, encrypt_spaced, parse_spaced, row_words
 from labelward.he.lattice.words import packed_size, unpack
+from labelward.he.threads import run_in_threads
 from labelward.rng import SecureRandom
 
 NAME = "lattice"
@@ -121,22 +122,36 @@ class LatticePublicKey(PublicKey):
         """
         self.elements.require_rows()
         checked, digits = check_values(values, layout), digits_of(layout, self.bits)
-        rows, n, stream = len(checked), self.bits, Stream.secret(self.protection)
-        split = digits.split(checked)
+        rows, split = len(checked), digits.split(checked)
         products, shared = hide(rows, digits)
-        step = float(digits.step * Q1 % Q0)
+        step, each = float(digits.step * Q1 % Q0), self.bits // digits.spacing
+        blocks = [(i, slice(i * each, (i + 1) * each), Stream.secret(self.protection)) for i in range(len(products))]
         self.counts.encryptions += rows * digits.total
         self.counts.logical_rows += rows * layout.logical
         if layout.spacing > 1:
-            blocks = encrypt_spaced(self.elements, digits, products, split, step, stream)
-            return SpacedRows(self, layout, rows, SpacedData(rows, shared["seeds"], blocks))
+            spaced: list[Any] = [None] * len(blocks)
+
+            def fill(block: tuple[int, slice, Stream]) -> None:
+                i, own, stream = block
+                spaced[i] = encrypt_spaced(self.elements, digits, products[i], split[own], step, stream)
+
+            run_in_threads(self.workers, fill, blocks)
+            return SpacedRows(self, layout, rows, SpacedData(rows, shared["seeds"], tuple(spaced)))
         words = np.empty((rows, digits.total, 2), dtype=np.int64)
-        for block in range(-(-rows // n)):
-            own = slice(block * n, min((block + 1) * n, rows))
-            errors = stream.errors((digits.total, n))
-            loops.encrypt_rows(self.elements.ring, products[block], errors, split[own], step, words[own])
+
+        def encrypt(block: tuple[int, slice, Stream]) -> None:
+            i, own, stream = block
+            errors = stream.errors((digits.total, self.bits))
+            loops.encrypt_rows(self.elements.ring, products[i], errors, split[own], step, words[own])
+
+        run_in_threads(self.workers, encrypt, blocks)
         data = RowData(words=words, sets=set_count(digits, self.elements.secrets), **shared)
         return LatticeRows(self, layout, rows, data)
+
+    def count_additions(self, order: NDArray[np.int32], lists: Int64s, digits: Digits) -> None:
+        """Count the additions that the sums of these rows by cell take."""
+        filled = int(np.count_nonzero(lists[:, 1] > lists[:, 0]))
+        self.counts.additions += (len(order) - filled) * digits.total
 
     def block(
         self, kind: Literal["rows", "sums"], shape: tuple[int, ...], layout: Layout, count: int, data: bytes
@@ -287,17 +302,20 @@ class LatticePrivateKey(PrivateKey):
         n, sets = self._key.bits, set_count(digits, self._key.elements.secrets)
         blocks = -(-rows * digits.spacing // n)
         seeds = self._key.protection.bytes(blocks * sets * SEED_BYTES)
-        a = expand(seeds, n).reshape(blocks, sets, 2, n)
+        a = expand(seeds, n, self._key.workers).reshape(blocks, sets, 2, n)
         return self._times_secrets(a, digits.total), {"seeds": seeds}
 
     def _times_secrets(self, a: Reals, total: int) -> Reals:
         """Return a·s_k [blocks, K, 2, n] of the polynomials [blocks, sets, 2, n]; all are values."""
         secrets = self._key.elements.secrets
         out = vectors(len(a), total, 2, a.shape[-1])
-        for block in range(len(a)):
+
+        def multiply(block: int) -> None:
             for k in range(total):
                 secret = self._secrets.rows[k % secrets]
                 loops.multiply_all(self._key.elements.ring, a[block, k // secrets], secret, out[block, k])
+
+        run_in_threads(self._key.workers, multiply, range(len(a)))
         return out
 
     def _decrypt_rows(self, block: CipherBlock) -> Int64s:
@@ -307,10 +325,10 @@ class LatticePrivateKey(PrivateKey):
         given = block.data, block.shape[0], n, self._key.elements.secrets, digits
         if digits.spacing > 1:
             data = parse_spaced(*given)
-            words, a = row_words(data, digits, n), expand(data.seeds, n).reshape(len(data.blocks), -1, 2, n)
+            words, a = row_words(data, digits, n), expand(data.seeds, n, 1).reshape(len(data.blocks), -1, 2, n)
         else:
             dense = parse_row_data(*given)
-            words, a = dense.words, dense.polynomials(n)
+            words, a = dense.words, dense.polynomials(n, 1)
         products = self._times_secrets(a, digits.total)
         plain = np.empty_like(products)
         loops.to_coefficients(self._key.elements.ring, products, plain)

@@ -150,30 +150,24 @@ def encrypt_rows(ring: Ring, product_of: Reals, errors: Int64s, digits: Int64s, 
 
 
 @jit
-def add_scalars(words: Int64s, groups: Int32s, sums: Int64s, filled: Bytes) -> int:
-    """Add ``words`` [m, k, 2] to ``sums`` [columns, n_groups, k, 2] by ``groups`` [m, columns]; mark who got any.
+def add_scalars(words: Int64s, groups: Int32s, first: int, last: int, sums: Int64s) -> None:
+    """Add ``words`` [m, k, 2] to ``sums`` [columns, n_groups, k, 2] by ``groups`` [m, columns], for some columns.
 
-    Returns:
-        How many entries were present, or -1 where one is no group and not -1.
+    Groups are below ``n_groups``; negative ones are none.
     """
-    m, columns = groups.shape
-    n_groups, k = sums.shape[1], words.shape[1]
-    present = 0
+    m, k = len(words), 2 * words.shape[1]
+    rows, cells = words.reshape(m, k), sums.reshape(*sums.shape[:2], k)
     for row in range(m):
-        for column in range(columns):
+        own = rows[row]
+        for column in range(first, last):
             group = groups[row, column]
-            if group == -1:
+            if group < 0:
                 continue
-            if group < 0 or group >= n_groups:
-                return -1
-            present += 1
-            filled[column, group] = 1
+            total = cells[column, group]
             for j in range(k):
-                sums[column, group, j, 0] += words[row, j, 0]
-                sums[column, group, j, 1] += words[row, j, 1]
+                total[j] += own[j]
         if (row + 1) % SETTLE == 0 or row == m - 1:
-            settle(sums)
-    return present
+            settle(sums[first:last])
 
 
 @jit
@@ -194,26 +188,27 @@ def settle_first(words: Int64s) -> None:
 
 
 @jit
-def list_by_cell(groups: Int32s, n_groups: int, start: int, order: Int32s, lists: Int64s) -> None:
-    """Write the rows of each cell, in order, to ``order`` [present], and where they lie to ``lists`` [cells, 2]."""
-    m, columns = groups.shape
-    base = 0
-    for column in range(columns):
-        first = column * n_groups
-        for group in range(n_groups):
-            lists[first + group, 1] = 0
-        for row in range(m):
-            if groups[row, column] >= 0:
-                lists[first + groups[row, column], 1] += 1
-        for group in range(n_groups):
-            lists[first + group, 0] = base
-            base += lists[first + group, 1]
-            lists[first + group, 1] = lists[first + group, 0]
-        for row in range(m):
-            if groups[row, column] >= 0:
-                cell = first + groups[row, column]
-                order[lists[cell, 1]] = start + row
-                lists[cell, 1] += 1
+def count_by_cell(groups: Int32s, first: int, last: int, counts: Int64s) -> bool:
+    """Count the rows of each cell in ``counts`` [columns, n_groups]; False where a group is none of them and not -1."""
+    for row in range(len(groups)):
+        for column in range(first, last):
+            group = groups[row, column]
+            if group < -1 or group >= counts.shape[1]:
+                return False
+            if group >= 0:
+                counts[column, group] += 1
+    return True
+
+
+@jit
+def list_by_cell(groups: Int32s, first: int, last: int, start: int, free: Int64s, order: Int32s) -> None:
+    """Write the rows of each cell, in order, to ``order`` from ``free`` [columns, n_groups] on, which moves along."""
+    for row in range(len(groups)):
+        for column in range(first, last):
+            group = groups[row, column]
+            if group >= 0:
+                order[free[column, group]] = start + row
+                free[column, group] += 1
 
 
 @jit
@@ -241,7 +236,8 @@ def sum_blocks(
     """Add the rows of some cells in consecutive blocks, block by block.
 
     Args:
-        order, lists: rows of each cell, as :func:`list_by_cell` writes them; ``progress`` [cells] is where to go on.
+        order, lists: rows of each cell, as :func:`~labelward.he.lattice.ciphertexts.rows_by_cell` gives them;
+            ``progress`` [cells] is where to go on.
         bounds: first row of each block, and the end.
         a: the blocks' polynomials [blocks, sets, 2, n] as values; ``shifted``: see :func:`doubled`.
         dense: rows of a cell in one block from which on they are transformed.

@@ -10,6 +10,7 @@ from labelward.he.lattice.draws import SEED_BYTES, Stream
 from labelward.he.lattice.key_material import balanced_residues, unsigned
 from labelward.he.lattice.ring import Int64s, Reals, vectors
 from labelward.he.lattice.words import pack, packed_size, unpack
+from labelward.he.threads import run_in_threads
 
 #: Version of the blocks' format, and the forms of what follows.
 FORMAT = 1
@@ -38,11 +39,11 @@ class RowData:
         """Number of rows."""
         return len(self.words)
 
-    def polynomials(self, n: int) -> Reals:
+    def polynomials(self, n: int, workers: int) -> Reals:
         """Return [blocks, sets, 2, n], as values."""
         if self.explicit is not None:
             return self.explicit
-        return expand(self.seeds, n).reshape(-1, self.sets, 2, n)
+        return expand(self.seeds, n, workers).reshape(-1, self.sets, 2, n)
 
     def encode(self) -> bytes:
         """Return the data of a block."""
@@ -51,11 +52,14 @@ class RowData:
         return head + shared + pack(self.words)
 
 
-def expand(seeds: bytes, n: int) -> Reals:
+def expand(seeds: bytes, n: int, workers: int) -> Reals:
     """Return the uniform polynomials [seeds, 2, n] of seeds of 16 bytes, as values."""
     out = vectors(len(seeds) // SEED_BYTES, 2, n)
-    for i in range(len(out)):
+
+    def draw(i: int) -> None:
         out[i] = Stream.public(seeds[i * SEED_BYTES : (i + 1) * SEED_BYTES], b"rows").uniform(1, n)[0]
+
+    run_in_threads(workers, draw, range(len(out)))
     return out
 
 

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 32  # polynomials of sums for which a block is read once; more would leave the caches, as blocks do
 _LEAST = 8  # sums for which it is read once, however many polynomials each has
 _WINDOWS = 3  # polynomials that are packed together: keys are read once for them
+_BATCHES = 8  # pieces of work that threads share, unless there are fewer polynomials
 
 
 def sum_bytes(sums: int, n: int, secrets: int, digits: Digits) -> int:
@@ -53,19 +55,29 @@ def seal(
     sets = set_count(digits, elements.secrets)
     packed = np.empty((-(-cells // PACKED), sets, n), dtype=np.int64)
     sealed = np.empty((cells, digits.total), dtype=np.int64)
-    batches = [(i, Stream.secret(protection)) for i in range(0, len(packed), _WINDOWS)]
+    batches = [(part, Stream.secret(protection)) for part in even_batches(len(packed), _WINDOWS)]
     rooms: list[_Room | None] = [None] * max(1, workers)  # one for each thread
 
-    def work(batch: tuple[int, Stream]) -> None:
-        i, stream = batch
-        part = slice(i * PACKED, min((i + _WINDOWS) * PACKED, cells))
+    def work(batch: tuple[slice, Stream]) -> None:
+        those, stream = batch
+        part = slice(those.start * PACKED, min(those.stop * PACKED, cells))
         lists = [term.lists[part] for term in terms]
         room = rooms.pop() or _Room.of(sets, n)
-        _seal_batch(elements, digits, words[part], terms, lists, stream, room, packed[i : i + _WINDOWS], sealed[part])
+        _seal_batch(elements, digits, words[part], terms, lists, stream, room, packed[those], sealed[part])
         rooms.append(room)
 
     run_in_threads(workers, work, batches)
     return bytes([FORMAT, PACKED_SUMS]) + pack(packed) + pack(sealed)
+
+
+def even_batches(polynomials: int, most: int) -> list[slice]:
+    """Divide polynomials among pieces of work, ``most`` in each; the same for any number of threads, as are the draws.
+
+    A thread that is left with a larger piece than the others would be waited for.
+    """
+    count = -(-polynomials // min(most, max(1, polynomials // _BATCHES)))
+    bounds = [polynomials * i // max(1, count) for i in range(count + 1)]
+    return [slice(first, last) for first, last in itertools.pairwise(bounds)]
 
 
 class _Room(NamedTuple):

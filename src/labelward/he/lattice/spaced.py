@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import EncryptionError
 from labelward.he._validate import check_block_fits, check_groups, check_positions
 from labelward.he.base import CipherBlock, EncryptedSums, Groups, Integers, Layout
 from labelward.he.lattice import loops, spaced_loops
-from labelward.he.lattice.ciphertexts import PolynomialRows
+from labelward.he.lattice.ciphertexts import PolynomialRows, rows_by_cell
 from labelward.he.lattice.digits import Digits, digits_of, sums_together
 from labelward.he.lattice.draws import SEED_BYTES, Stream
 from labelward.he.lattice.key_material import MASKS, PublicElements
@@ -37,7 +36,7 @@ from labelward.he.lattice.row_data import (
     set_count,
     spaced_words,
 )
-from labelward.he.lattice.sealing import pack_sets
+from labelward.he.lattice.sealing import even_batches, pack_sets
 from labelward.he.lattice.words import pack, unpack
 from labelward.he.threads import run_in_threads
 from labelward.rng import SecureRandom
@@ -107,17 +106,13 @@ def row_words(data: SpacedData, digits: Digits, n: int) -> Int64s:
 
 
 def encrypt_spaced(
-    elements: PublicElements, digits: Digits, products: Reals, values: Integers, step: float, stream: Stream
-) -> tuple[Int64s, ...]:
-    """Return the coefficients of the blocks of split values [rows, K]; ``products`` are the a·s_k."""
+    elements: PublicElements, digits: Digits, product: Reals, values: Integers, step: float, stream: Stream
+) -> Int64s:
+    """Return the coefficients of the block of split values [rows, K]; ``product`` [K, 2, n] are the a·s_k."""
     n, spacing = elements.ring.n, digits.spacing
-    blocks = list[Int64s]()
-    for block, product in enumerate(products):
-        own = values[block * (n // spacing) : (block + 1) * (n // spacing)]
-        out = np.empty((digits.total, coefficient_count(len(own), spacing, n), 2), dtype=np.int64)
-        spaced_loops.encrypt(elements.ring, product, stream.errors((digits.total, n)), own, step, spacing, out)
-        blocks.append(out)
-    return tuple(blocks)
+    out = np.empty((digits.total, coefficient_count(len(values), spacing, n), 2), dtype=np.int64)
+    spaced_loops.encrypt(elements.ring, product, stream.errors((digits.total, n)), values, step, spacing, out)
+    return out
 
 
 class _Segment(NamedTuple):
@@ -159,16 +154,11 @@ class SpacedRows(PolynomialRows[SpacedData]):
     def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
         """Note which rows each sum has."""
         checked = check_groups(groups, start, self.have, n_groups)
-        if checked.size and (checked.min() < -1 or checked.max() >= n_groups):
-            raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1", code="range")
         if self._fresh is not None and not self._segments:
             self._prepare(self._fresh, 0)
+        order, lists = rows_by_cell(checked, n_groups, start, self._key.workers)
+        self._key.count_additions(order, lists, self._digits)
         shape = (checked.shape[1], n_groups)
-        order = np.empty(int(np.count_nonzero(checked >= 0)), dtype=np.int32)
-        lists = np.zeros((shape[0] * n_groups, 2), dtype=np.int64)
-        loops.list_by_cell(checked, n_groups, start, order, lists)
-        filled = int(np.count_nonzero(lists[:, 1] > lists[:, 0]))
-        self._key.counts.additions += (len(order) - filled) * self._digits.total
         return SpacedSums(self._key, self.layout, shape, (_Term(tuple(self._segments), order, lists),))
 
     def _prepare(self, data: SpacedData, first: int) -> None:
@@ -177,7 +167,7 @@ class SpacedRows(PolynomialRows[SpacedData]):
         key, n, spacing = self._key, self._key.bits, self._digits.spacing
         blocks, k = len(data.blocks), self._digits.total
         a = key.allocate((blocks, set_count(self._digits, key.elements.secrets), 2, n)).view(np.float64)
-        a[:] = expand(data.seeds, n).reshape(a.shape)
+        a[:] = expand(data.seeds, n, key.workers).reshape(a.shape)
         words = key.allocate((blocks, max(own.shape[1] for own in data.blocks), k, 2)).view(np.int64)
         for own, there in zip(data.blocks, words, strict=True):
             there[: own.shape[1]] = own.swapaxes(0, 1)
@@ -226,13 +216,13 @@ def seal_spaced(
     sets, k = set_count(digits, elements.secrets), digits.total
     packed = np.empty((-(-cells // together), sets, n), dtype=np.int64)
     sealed = np.empty((cells, k), dtype=np.int64)
-    batches = [(i, Stream.secret(protection)) for i in range(0, len(packed), _POLYNOMIALS)]
+    batches = [(part, Stream.secret(protection)) for part in even_batches(len(packed), _POLYNOMIALS)]
 
-    def work(batch: tuple[int, Stream]) -> None:
-        i, stream = batch
-        part = slice(i * together, min((i + _POLYNOMIALS) * together, cells))
+    def work(batch: tuple[slice, Stream]) -> None:
+        those, stream = batch
+        part = slice(those.start * together, min(those.stop * together, cells))
         lists = [term.lists[part] for term in terms]
-        _seal_batch(elements, digits, terms, lists, stream, packed[i : i + _POLYNOMIALS], sealed[part])
+        _seal_batch(elements, digits, terms, lists, stream, packed[those], sealed[part])
 
     run_in_threads(workers, work, batches)
     return bytes([FORMAT, PACKED_SUMS]) + pack(packed) + pack(sealed)

@@ -74,8 +74,8 @@ def add_windows(
     added up as they are; below 0 they come round, and X^n is -1.
 
     Args:
-        order, lists: rows of each cell, as :func:`~labelward.he.lattice.loops.list_by_cell` writes them; R cells are a
-            window, the last of which may have fewer.
+        order, lists: rows of each cell, as :func:`~labelward.he.lattice.ciphertexts.rows_by_cell` gives them; R cells
+            are a window, the last of which may have fewer.
         bounds: first row of each block, and the end.
         a: polynomials [blocks, sets, 2, n] as values; ``words`` [blocks, count, k, 2]: coefficients of the b_k
             as they travel, from number -(R·rows - 1).

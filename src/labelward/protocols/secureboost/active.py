@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from labelward.errors import DataError, PeerError
 from labelward.he.base import Layout, LevelWork, PrivateKey
 from labelward.kernels.gain import leaf_weights
+from labelward.kernels.histogram import row_range, row_sums
 from labelward.kernels.node_rows import NodeRows, children, depth_of, leaves_below, parent
 from labelward.messages.base import RowMask
 from labelward.messages.tree import (
@@ -460,7 +461,7 @@ class TreeGrower:
         self.rows = onto.rows if onto else NodeRows(len(plan.values), np.flatnonzero(plan.draft.counts))
         # What is known of each node: who sees its rows, the sums over these, and the bounds of its weight.
         self.viewers: dict[int, frozenset[str]] = {root: frozenset(plan.seen_as)}
-        self.totals: dict[int, Integers] = {root: plan.values[self.rows.rows(root)].sum(axis=0)}
+        self.totals: dict[int, Integers] = {root: row_sums(plan.values, self.rows.rows(root))}
         self.bounds: dict[int, Bounds] = onto.bounds if onto else {root: (-math.inf, math.inf)}
         self.bounded = onto is not None and onto.bounded  # whether any column is monotone
         self._pure: dict[int, bool] = {}  # whether all rows of a node have one class, once that was asked
@@ -547,7 +548,7 @@ class TreeGrower:
             layout=msgspec.structs.replace(layout, spacing=spacing) if spacing else layout,
             max_bins=len(plan.values) if params.candidates == "all" else params.bins,
             parents=self._parents(peer),
-            totals=np.stack([plan.values[self.rows.rows(node)].sum(axis=0) for node in nodes]),
+            totals=np.stack([row_sums(plan.values, self.rows.rows(node)) for node in nodes]),
             whole={node: self.totals[node] for node in wanted},
             range_of={node: self._range(node) for node in wanted},
             count=plan.finder.numbers.count,
@@ -556,8 +557,7 @@ class TreeGrower:
 
     def _range(self, node: int) -> tuple[Integers, Integers]:
         """Return the least and the largest of each number among a node's rows, int64 [k], each row as drawn once."""
-        rows = self.plan.draft.encoded.values[self.rows.rows(node)]
-        return rows.min(axis=0), rows.max(axis=0)
+        return row_range(self.plan.draft.encoded.values, self.rows.rows(node))
 
     def _parents(self, owner: str) -> PartyHistograms | None:
         """Return a party's histograms of the level above."""
@@ -699,7 +699,7 @@ class TreeGrower:
         for node, packed in ((split.node, split.left) for split in answer.splits.value):
             with self.ctx.blaming(peer, "SplitRows", step):
                 left = packed.unpack(self.rows.size(node))
-            if (self.plan.values[self.rows.rows(node)[left]].sum(axis=0) != mine[node].left).any():
+            if (row_sums(self.plan.values, self.rows.rows(node)[left]) != mine[node].left).any():
                 reason = f"splits node {node} otherwise than its sums say"
                 raise PeerError(peer, reason, message="SplitRows", step=step, code="peer-message", value=node)
             self._split_rows(node, left)
@@ -778,7 +778,7 @@ class TreeGrower:
         """
         finder = plan.finder
         if leaves:
-            totals = np.stack([plan.values[self.rows.rows(leaf)].sum(axis=0) for leaf in leaves])
+            totals = np.stack([row_sums(plan.values, self.rows.rows(leaf)) for leaf in leaves])
         else:
             leaves = self.leaves()
             totals = np.stack([self.totals[leaf] for leaf in leaves])
