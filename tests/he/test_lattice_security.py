@@ -20,7 +20,7 @@ from labelward.he.base import Layout
 from labelward.he.lattice import loops, sealing
 from labelward.he.lattice.ciphertexts import LatticeRows, LatticeSums
 from labelward.he.lattice.digits import digits_of, known_noise, places
-from labelward.he.lattice.draws import Stream
+from labelward.he.lattice.draws import Stream, signs
 from labelward.he.lattice.keys import LatticePrivateKey
 from labelward.he.lattice.ring import PRIMES, Q0, Q1, Reals, balanced
 from labelward.rng import SecureRandom
@@ -90,7 +90,7 @@ def test_with_the_mask_the_same_division_tells_nothing(key: LatticePrivateKey) -
 def masked(key: LatticePrivateKey, total: Reals, stream: Stream) -> Reals:
     """Return A + p1·u + e1, as values, before any division."""
     elements = key.public.elements
-    _, bits = stream.ternary(1, N)
+    bits = stream.ternary(1, N)
     values = np.empty((1, 2, N))
     loops.mask_values(elements.ring, bits, values)
     small = np.repeat(stream.errors((1, N))[:, None].astype(np.float64), 2, axis=1)
@@ -157,8 +157,8 @@ def noise_of_words(key: LatticePrivateKey, *, flooded: bool) -> tuple[NDArray[np
     errors = stream.errors((_ROWS,))
     chosen = rng.random((n_sets, _ROWS)) < 0.5
     known = chosen @ errors
-    u, small, of_key = stream.ternary(n_sets, N)[0], stream.errors((n_sets, N)), stream.errors((N,))
-    s = stream.ternary(1, N)[0][0]
+    u, small, of_key = signs(stream.ternary(n_sets, N)), stream.errors((n_sets, N)), stream.errors((N,))
+    s = signs(stream.ternary(1, N))[0]
     hiding = u @ of_key - small @ s
     flood = stream.flood(digits_of(Layout((1,), _ROWS, 1), N).flood, n_sets) if flooded else 0
     return (known + hiding + flood).astype(np.float64), known.astype(np.float64)

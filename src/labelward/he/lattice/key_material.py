@@ -21,7 +21,7 @@ import numpy as np
 from labelward.errors import EncryptionError
 from labelward.he.lattice import loops
 from labelward.he.lattice.digits import PACKED
-from labelward.he.lattice.draws import SEED_BYTES, Stream
+from labelward.he.lattice.draws import SEED_BYTES, Stream, signs
 from labelward.he.lattice.ring import PRIMES, Int64s, Reals, Ring, ring, vectors
 from labelward.he.lattice.words import pack, packed_size, unpack
 from labelward.rng import SecureRandom
@@ -102,7 +102,7 @@ def draw_keys(n: int, secrets: int, protection: SecureRandom, *, rows: bool = Tr
     number, form = _Numbers.of(secrets, rows=rows), FORMAT if rows else SUMS_FORMAT
     secrets = number.secrets
     made, stream, seed = ring(n), Stream.secret(protection), protection.bytes(SEED_BYTES)
-    s, z = (stream.ternary(secrets, n)[0].astype(np.int64) for _ in range(2))
+    s, z = (signs(stream.ternary(secrets, n)).astype(np.int64) for _ in range(2))
     s_values, z_values = (transformed(made, each) for each in (s, z))
     p1, w = _public_uniform(seed, n, number)
     errors = stream.errors((number.masks, secrets, n))

@@ -198,7 +198,7 @@ class LatticePublicKey(PublicKey):
         elements, n, stream = self.elements, self.bits, Stream.secret(self.protection)
         blocks, sets = -(-rows // n), set_count(digits, elements.secrets)
         products, a = vectors(blocks, digits.total, 2, n), vectors(blocks, sets, 2, n)
-        _, bits = stream.ternary(blocks * sets, n)
+        bits = stream.ternary(blocks * sets, n)
         masks = vectors(blocks * sets, 2, n)
         loops.mask_values(elements.ring, bits, masks)
         small = np.repeat(stream.errors((blocks, sets, n))[:, :, None].astype(np.float64), 2, axis=2)

@@ -25,6 +25,7 @@ from labelward.he.lattice.transform_ir import (
     inverse,
     multiply_values,
     rint,
+    sum_signed,
 )
 from labelward.jit import jit
 
@@ -322,7 +323,7 @@ def seal_polynomial(ring: Ring, values: Reals, mask: Reals, public: Reals, error
 @jit
 def seal_sums(
     ring: Ring, first: int, values: Reals, coefficients: Int64s, added: Int64s, words: Int64s, pairs: Int64s,
-    masks: Int8s, masked: Reals, elements: Reals, rotated: Int64s, errors: Int8s, flood: Int64s, polynomials: Reals,
+    masks: Bytes, masked: Reals, elements: Reals, rotated: Int64s, errors: Int8s, flood: Int64s, polynomials: Reals,
     sealed: Int64s,
 ) -> None:  # fmt: skip
     """Seal a few sums.
@@ -333,7 +334,7 @@ def seal_sums(
             ``added`` [sums] is 0; the first is destroyed.
         words: of all sums [.., K, 2]; sets have as many of the K as ``rotated`` has secrets, the last one the rest.
         pairs: [.., sets, 2], the numbers of u and p1 that each takes.
-        masks, masked: the u [.., n], as coefficients, and as values [.., 2, n].
+        masks, masked: the u, as bits [.., 2, n/8] of coefficients that are 1, -1, and as values [.., 2, n].
         elements, rotated: the p1 [M, 2, n], and the p0 [M, secrets, 2, n] of :func:`rotate`.
         errors, flood: the e1 [.., sets, n] and f [.., K].
         polynomials: out [sets, .., n], balanced coefficients modulo q0.
@@ -350,13 +351,19 @@ def seal_sums(
                 for prime in range(2):
                     add_integers(n, sums[prime], coefficients[i, each, prime], ring.transforms[prime].constants)
             _divide_masked(ring, sums, errors[at, each], polynomials[each, at])
-    for which in range(len(rotated)):  # whose words stay near for all sums that take them
+    hidden, lanes = np.empty((len(values), total, 2), dtype=np.int64), np.empty(LANES, dtype=np.int64)
+    for which in range(len(rotated)):
         for k in range(total):
-            each = k // secrets
-            for at in range(first, first + len(values)):
-                mask, own = pairs[at, each]
-                if own == which:
-                    _seal_word(words[at, k], masks[mask], rotated[which, k % secrets], flood[at, k], sealed[at, k:])
+            for prime in range(2):
+                body, each = rotated[which, k % secrets, prime], k // secrets  # stays near for all sums that take it
+                for i in range(len(values)):
+                    mask, own = pairs[first + i, each]
+                    if own == which:
+                        sum_signed(n, masks[mask, 0], masks[mask, 1], body, lanes)
+                        hidden[i, k, prime] = lanes.sum()
+    for i in range(len(values)):
+        for k in range(total):
+            sealed[first + i, k] = _seal_word(words[first + i, k], hidden[i, k], flood[first + i, k])
 
 
 @jit
@@ -376,34 +383,24 @@ def _divide_masked(ring: Ring, sums: Reals, errors: Int8s, out: Reals) -> None:
 
 
 @jit
-def sum_signed(n: int, signs: Int8s, x: Int64s) -> Any:
-    """Return Σ signs·x of integers."""
-    total = np.int64(0)
-    for i in range(n):
-        total += np.int64(signs[i]) * x[i]
-    return total
-
-
-@jit
-def _seal_word(word: Int64s, mask: Int8s, rotated: Int64s, flood: int, out: Int64s) -> None:
-    """Mask a word [2] by [p0·u]_0 and flooding, and divide by q1, modulo q0; ``mask`` is u."""
-    n = len(mask)
-    first, second = sum_signed(n, mask, rotated[0]), sum_signed(n, mask, rotated[1])
-    first = (first % _Q0 + word[0] + flood % _Q0) % _Q0
-    second = (second % _Q1 + word[1] + flood % _Q1) % _Q1
+def _seal_word(word: Int64s, hidden: Int64s, flood: int) -> Any:
+    """Return a word [2] that is masked by [p0·u]_0 [2] and flooding, and divided by q1, modulo q0."""
+    first = (hidden[0] % _Q0 + word[0] + flood % _Q0) % _Q0
+    second = (hidden[1] % _Q1 + word[1] + flood % _Q1) % _Q1
     high, low = first - _Q0 if first > _Q0 // 2 else first, second - _Q1 if second > _Q1 // 2 else second
-    out[0] = residue(divided(np.float64(high), np.float64(low)), _Q0)
+    return residue(divided(np.float64(high), np.float64(low)), _Q0)
 
 
 @jit
 def rotate(coefficients: Reals, out: Int64s) -> None:
-    """Write for polynomials [..., n] the factors of [p·u]_0 = Σ out[i]·u[i]."""
+    """Write for polynomials [..., n] the factors of [p·u]_0 = Σ out·u, [n/8, 8] as the bits of u lie."""
     n = coefficients.shape[-1]
-    flat, target = coefficients.reshape(-1, n), out.reshape(-1, n)
+    flat, target = coefficients.reshape(-1, n), out.reshape(-1, n // LANES, LANES)
     for i in range(len(flat)):
-        target[i, 0] = np.int64(flat[i, 0])
-        for j in range(1, n):
-            target[i, j] = -np.int64(flat[i, n - j])
+        for lane in range(LANES):
+            for place in range(n // LANES):
+                j = lane * (n // LANES) + place
+                target[i, place, lane] = np.int64(-flat[i, n - j] if j else flat[i, 0])
 
 
 @jit
@@ -415,12 +412,15 @@ def lay_chunk(j: int, sealed: Reals, base: int, spacing: int, chunk: Reals) -> N
     """
     n, size = len(chunk), len(chunk) // PACKED
     end = n - j * size
-    for t in range(1 - size, spacing):
-        value = sealed[t] if t >= 0 and not j else -sealed[end + t]  # X^n is -1
-        if base + t < 0:
-            chunk[n + base + t] = -value
-        else:
-            chunk[base + t] = value
+    before = sealed[end - size + 1 : end]  # t < 0
+    if base == 0:  # comes round; X^n is -1, here and below
+        chunk[n - size + 1 :] = before
+    else:
+        target = chunk[base - size + 1 : base]
+        for i in range(size - 1):
+            target[i] = -before[i]
+    for t in range(spacing):
+        chunk[base + t] = -sealed[end + t] if j else sealed[t]
 
 
 @jit
@@ -441,12 +441,13 @@ def pack_polynomials(
     plain = scratch(2 * few * (1 + k) * n).reshape(2, few, 1 + k, n)
     totals, chunk = scratch(2 * few * (1 + k) * n).reshape(2, few, 1 + k, n), scratch(n)
     values, apart, part = scratch(2 * few * 4 * n).reshape(2, few, 4, n), keys.shape[1] * 2 * n, min(n, _PART)
-    totals[:] = 0.0
+    totals[:], chunk[:] = 0.0, 0.0
     for j in range(0, PACKED, 4):
         for i in range(few):
             own = sealed[i * each_takes : (i + 1) * each_takes]
             for near in range(4):
-                chunk[:] = 0.0
+                if len(own) < each_takes:
+                    chunk[:] = 0.0  # as the windows are that no chunk of these sums takes
                 for at in range(len(own)):
                     lay_chunk(j + near, own[at], places[at * spacing], spacing, chunk)
                 for prime in range(2):

@@ -73,7 +73,7 @@ def encrypt_own(elements: PublicElements, digits: Digits, sums: Int64s, stream: 
 def zeros(elements: PublicElements, count: int, stream: Stream, *, secret: int = 0) -> Reals:
     """Return fresh encryptions of zero under s_0 [count, (c1, c0), 2, n], as coefficients below 2^52."""
     ring = elements.ring
-    _, bits = stream.ternary(count, ring.n)
+    bits = stream.ternary(count, ring.n)
     masks = np.empty((count, 2, ring.n))
     loops.mask_values(ring, bits, masks)
     found = np.empty((count, 2, 2, ring.n))

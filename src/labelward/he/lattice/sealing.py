@@ -113,11 +113,11 @@ def _seal_batch(
     ring, count, sets = elements.ring, len(words), packed.shape[1]
     n = ring.n
     mask_count = -(-count * sets // MASKS)
-    masks, bits = stream.ternary(mask_count, n)
+    masks = stream.ternary(mask_count, n)
     errors = stream.small_errors((count, sets, n))
     flood = stream.flood(digits.flood, count * digits.total).reshape(count, digits.total)
     masked = vectors(mask_count, 2, n)
-    loops.mask_values(ring, bits, masked)
+    loops.mask_values(ring, masks, masked)
     pairs = np.stack(np.divmod(np.arange(count * sets), MASKS), axis=1).reshape(count, sets, 2)
     together = len(room.values)
     for start in range(0, count, together):

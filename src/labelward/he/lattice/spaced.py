@@ -241,7 +241,7 @@ def _seal_batch(
     ring, count, spacing, k = elements.ring, len(sealed), digits.spacing, digits.total
     n, sets = ring.n, packed.shape[1]
     windows = -(-count // spacing)
-    _, bits = stream.ternary(-(-windows * sets // MASKS), n)
+    bits = stream.ternary(-(-windows * sets // MASKS), n)
     masked = vectors(len(bits), 2, n)
     loops.mask_values(ring, bits, masked)
     errors = stream.small_errors((windows, sets, n))
