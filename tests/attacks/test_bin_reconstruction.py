@@ -147,7 +147,13 @@ def test_without_sums_or_with_other_labels_nothing_is_known(run: Callable[..., _
     assert (caught.value.code, caught.value.value) == ("rows", 3)
 
 
-@pytest.mark.parametrize("defense", [{"kind": "id-lmid", "xi": 100.0}, {"kind": "purity-threshold", "threshold": 1.0}])
+@pytest.mark.parametrize(
+    "defense",
+    [
+        pytest.param({"kind": "id-lmid", "xi": 100.0}, marks=pytest.mark.slow),
+        {"kind": "purity-threshold", "threshold": 1.0},
+    ],
+)
 def test_class_counts_beside_the_gradients_hide_nothing(run: Callable[..., _Run], defense: dict[str, Any]) -> None:
     """Under defenses that need them nothing was found, as if they protected columns; here they withhold nothing."""
     plain = run().score()

@@ -46,7 +46,7 @@ def evidence_of(params, classes, rows=60):
     return evidence.sampled(np.random.default_rng(1))[0], labels
 
 
-@BOTH
+@pytest.mark.parametrize("params", [pytest.param(BOOSTED, marks=pytest.mark.slow), FOREST], ids=["boosted", "forest"])
 def test_replayed_splits_tell_more_than_row_sets(params):
     parts, labels = cancer()
     view, own = trained(parts, labels, params).views["passive"], own_of(parts)

@@ -49,12 +49,14 @@ def summed(key: LatticePrivateKey, members: NDArray[np.bool_]) -> tuple[LatticeR
 
 def bare(key: LatticePrivateKey, sums: LatticeSums) -> Reals:
     """Return the polynomial of the one sum modulo q0 and q1, as values [2, n]: no mask."""
-    lists, room = [term.lists for term in sums.terms], sealing._Room.of(1, N)
-    values, coefficients, _ = sealing._sum_polynomials(key.public.elements, sums.terms, lists, room, 1)
-    more = np.stack([coefficients[0, 0, prime] % q for prime, q in enumerate(PRIMES)])
-    more = np.where(more > Q0 // 2, more - np.array(PRIMES)[:, None], more).astype(np.float64)
-    loops.to_values(key.public.elements.ring, more)
-    total = values[0, 0] + more
+    found = sealing._Polynomials.undefined(1, 1, N)
+    sealing._sum_polynomials(key.public.elements, sums.terms, [term.lists for term in sums.terms], found)
+    total = found.values[0, 0].copy()
+    if found.added[0]:
+        more = np.stack([found.coefficients[0, 0, prime] % q for prime, q in enumerate(PRIMES)])
+        more = np.where(more > Q0 // 2, more - np.array(PRIMES)[:, None], more).astype(np.float64)
+        loops.to_values(key.public.elements.ring, more)
+        total += more
     loops.reduce_all(total)
     return np.asarray(total)
 

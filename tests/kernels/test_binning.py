@@ -164,6 +164,15 @@ def test_few_and_many_edges_are_counted_alike(bins: int) -> None:
         np.testing.assert_array_equal(codes[:, f], slow_codes(x[:519, f], e, codes))
 
 
+@given(st.permutations([0.0, -0.0, 0.0, -0.0, 1.0, 2.0, 3.0]))
+def test_zero_has_one_sign_as_an_edge(values: list[float]) -> None:
+    x = np.array(values)[:, None]
+    slot = np.zeros(len(x), dtype=np.int32)
+    for edges in (bin_columns(x, 32).edges[0], bin_columns(x, 2).edges[0], node_candidates(x, slot, 1, 2)[1][0, 0]):
+        assert edges[0] == 0
+        assert not np.signbit(edges[0])
+
+
 def test_blocks_of_rows_and_columns_join_without_seams() -> None:
     x = np.random.default_rng(0).standard_normal((517, 19))  # neither a multiple of 256 nor of 8
     binned = bin_columns(x, 32)

@@ -48,7 +48,10 @@ def test_sums_and_ranges_of_some_rows(n: int, k: int, seed: int) -> None:
     values = rng.integers(-(2**58), 2**58, (n, k))
     rows = np.flatnonzero(rng.random(n) < 0.7).astype(np.int32)
     np.testing.assert_array_equal(row_sums(values, rows), values[rows].sum(axis=0))
-    if len(rows):
+    if not len(rows):
+        with pytest.raises(ValueError, match="rows"):
+            row_range(values, rows)
+    else:
         least, most = row_range(values, rows)
         np.testing.assert_array_equal(least, values[rows].min(axis=0))
         np.testing.assert_array_equal(most, values[rows].max(axis=0))

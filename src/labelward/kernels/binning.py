@@ -263,7 +263,7 @@ def _edges_of_sorted(values: Floats, bins: int) -> Floats:
     count = 0
     for i in range(1, n):
         if values[i - 1] < values[i]:
-            edges[count] = values[i - 1]
+            edges[count] = values[i - 1] + 0.0  # never -0.0, which a sort leaves before 0.0 or after it
             count += 1
             if count == bins:
                 break
@@ -280,7 +280,7 @@ def _edges_of_sorted(values: Floats, bins: int) -> Floats:
             end = begin
         if end >= n:
             break
-        edges[count] = values[end - 1]
+        edges[count] = values[end - 1] + 0.0
         count, start = count + 1, end
     return edges[:count].copy()
 
@@ -317,12 +317,12 @@ def _count_below(values: Floats, edges: Floats, below: NDArray[np.uint64]) -> No
 def _search_below(values: Floats, edges: Floats, below: NDArray[np.uint64]) -> None:
     """Write how many of 2^k sorted edges are below each value, by k halvings."""
     below[:] = 0
-    step = np.uint64(edges.size >> 1)
-    while step > np.uint64(0):
-        last = edges[step - np.uint64(1) :]
+    nothing, one, step = np.uint64(0), np.uint64(1), np.uint64(edges.size >> 1)
+    while step > nothing:
+        last = edges[step - one :]
         for i in range(values.size):
-            below[i] += step if last[below[i]] < values[i] else np.uint64(0)
-        step >>= np.uint64(1)
+            below[i] += step if last[below[i]] < values[i] else nothing
+        step >>= one
 
 
 @jit

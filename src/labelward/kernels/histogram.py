@@ -43,7 +43,7 @@ def groups(codes: Codes, slot: Groups, n_bins: int, left_out: Integers | None = 
     return _groups(_contiguous(codes), np.ascontiguousarray(slot), n_bins, missing, absent)
 
 
-def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bins: int) -> Integers:
+def level_sums(codes: Codes, slot: Groups, values: Integers | NDArray[np.uint8], n_slots: int, n_bins: int) -> Integers:
     """Sum rows by node and bin: what an engine's grouped sums over :func:`groups` give, unencrypted.
 
     Rows whose value is missing are in no bin of that column.
@@ -51,7 +51,7 @@ def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bin
     Args:
         codes: uint8 or uint16 [n, F].
         slot: int32 [n], the row's node in ``range(n_slots)``, or -1 where the row is absent.
-        values: int64 [n, k].
+        values: int64 or uint8 [n, k].
         n_bins: bins of each column; codes are below it, but for that of missing values.
 
     Returns:
@@ -68,11 +68,21 @@ def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bin
     _level_sums(
         _contiguous(codes),
         np.ascontiguousarray(slot),
-        np.ascontiguousarray(values),
+        cast("Integers", np.ascontiguousarray(values)),
         out.reshape(-1),
         (n_slots * n_bins, n_bins, missing_code(codes.dtype)),
     )
     return out
+
+
+@jit
+def node_counts(slot: Groups, counts: NDArray[np.uint8], n_slots: int) -> Integers:
+    """Return int64 [n_slots]: the rows of each node, each as often as ``counts`` [n] says."""
+    found = np.zeros(n_slots, dtype=np.int64)
+    for i in range(len(slot)):
+        if slot[i] >= 0:
+            found[slot[i]] += counts[i]
+    return found
 
 
 @jit
@@ -87,10 +97,13 @@ def row_sums(values: Integers, rows: NDArray[np.int32]) -> Integers:
 
 @jit
 def row_range(values: Integers, rows: NDArray[np.int32]) -> tuple[Integers, Integers]:
-    """Return the least and the largest of each number, int64 [k], among some rows of ``values`` [n, k], at least one.
+    """Return the least and the largest of each number, int64 [k], among some rows of ``values`` [n, k]; none is copied.
 
-    No row is copied.
+    Raises:
+        ValueError: there are no rows.
     """
+    if not len(rows):
+        raise ValueError("no rows have no range")
     least, most = values[rows[0]].copy(), values[rows[0]].copy()
     for row in rows:
         for j in range(len(least)):
@@ -243,7 +256,9 @@ def _groups(codes: Codes, slot: Groups, n_bins: int, missing: np.int32, left_out
 
 
 @jit
-def _level_sums(codes: Codes, slot: Groups, values: Integers, out: Integers, sizes: tuple[int, int, int]) -> None:
+def _level_sums(
+    codes: Codes, slot: Groups, values: Integers | NDArray[np.uint8], out: Integers, sizes: tuple[int, int, int]
+) -> None:
     """Add into flat ``out`` [F * n_slots * n_bins * k]; ``sizes``: n_slots * n_bins, n_bins, the missing code."""
     n, columns = codes.shape
     stride, n_bins, missing = sizes

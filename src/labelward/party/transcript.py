@@ -383,7 +383,7 @@ def framed_ids(ids: Iterable[str]) -> Iterator[bytes]:
         yield b"".join([len(each).to_bytes(8, "little") + each for each in encoded])
 
 
-@functools.cache
+@functools.lru_cache(1 << 10)
 def _length_as_text(length: int) -> str:
     return length.to_bytes(8, "little").decode("latin-1")
 

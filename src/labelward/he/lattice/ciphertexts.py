@@ -11,17 +11,18 @@ were encrypted with the public key, the polynomial), then all scalars. Data of s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
 from labelward.he._validate import check_block_fits, check_groups, check_positions
 from labelward.he.base import CipherBlock, EncryptedRows, EncryptedSums, Groups, Integers, Layout
 from labelward.he.lattice import loops
 from labelward.he.lattice.digits import Digits, digits_of
+from labelward.he.lattice.loops import Int32s
 from labelward.he.lattice.ring import Int64s, Reals
 from labelward.he.lattice.row_data import RowData, parse_row_data
 from labelward.he.lattice.sealing import seal
@@ -55,39 +56,51 @@ class RowTerm(NamedTuple):
     """
 
     segments: tuple[Segment, ...]
-    order: NDArray[np.int32]
+    order: Int32s
     lists: Int64s
 
 
-def rows_by_cell(groups: Groups, n_groups: int, start: int, workers: int) -> tuple[NDArray[np.int32], Int64s]:
+def overlapping(segments: Sequence[S], start: int, stop: int) -> tuple[S, ...]:
+    """Return the segments that have any of the rows from ``start`` to ``stop``; all would be quadratic in the rows."""
+    return tuple(each for each in segments if each.bounds[0] < stop and start < each.bounds[-1])
+
+
+def row_parts(groups: Groups, workers: int) -> list[slice]:
+    """Return a part of the rows for each thread that so many entries are worth."""
+    threads = worthwhile_threads(workers, groups.size)
+    bounds = [len(groups) * i // threads for i in range(threads + 1)]
+    return [slice(first, last) for first, last in itertools.pairwise(bounds)]
+
+
+def rows_by_cell(groups: Groups, n_groups: int, start: int, parts: Sequence[slice]) -> tuple[Int32s, Int64s]:
     """Return ``order`` and ``lists`` of the cells [columns, n_groups], as :class:`RowTerm` has them.
 
     Args:
         groups: int32 [m, columns].
         start: number of the first of the m rows.
+        parts: see :func:`row_parts`.
 
     Raises:
         EncryptionError: an entry is no group and not -1.
     """
-    counts = np.zeros((groups.shape[1], n_groups), dtype=np.int64)
+    counts = np.zeros((len(parts), groups.shape[1], n_groups), dtype=np.int64)
 
-    def count(first: int, last: int) -> None:
-        if not loops.count_by_cell(groups, first, last, counts):
+    def count(part: int) -> None:
+        if not loops.count_by_cell(groups[parts[part]], counts[part]):
             raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1", code="range")
 
-    in_columns(workers, groups, count)
-    ends = np.cumsum(counts, dtype=np.int64).reshape(counts.shape)
-    free, order = ends - counts, np.empty(int(counts.sum()), dtype=np.int32)
-    lists = np.stack([free, ends], axis=-1).reshape(-1, 2)
-    in_columns(workers, groups, lambda first, last: loops.list_by_cell(groups, first, last, start, free, order))
+    run_in_threads(len(parts), count, range(len(parts)))
+    of_cell = counts.sum(axis=0)
+    ends = np.cumsum(of_cell, dtype=np.int64).reshape(of_cell.shape)
+    lists = np.stack([ends - of_cell, ends], axis=-1).reshape(-1, 2)
+    free = lists[:, 0].reshape(of_cell.shape) + np.cumsum(counts, axis=0) - counts
+    order = np.empty(int(of_cell.sum()), dtype=np.int32)
+
+    def place(part: int) -> None:
+        loops.list_by_cell(groups[parts[part]], start + parts[part].start, free[part], order)
+
+    run_in_threads(len(parts), place, range(len(parts)))
     return order, lists
-
-
-def in_columns(workers: int, groups: Groups, work: Callable[[int, int], object]) -> None:
-    """Call ``work(first, last)`` for columns side by side, a share of them in each thread where there are many rows."""
-    threads = worthwhile_threads(workers, groups.size)
-    shares = [share for share in np.array_split(np.arange(groups.shape[1]), threads) if len(share)]
-    run_in_threads(threads, lambda share: work(int(share[0]), int(share[-1]) + 1), shares)
 
 
 class FreshRows(Protocol):
@@ -97,7 +110,16 @@ class FreshRows(Protocol):
         """Return the data of a block."""
 
 
+class Bounded(Protocol):
+    """Polynomials of consecutive rows."""
+
+    @property
+    def bounds(self) -> Int64s:
+        """The first row of each block, and the end."""
+
+
 F = TypeVar("F", bound=FreshRows)
+S = TypeVar("S", bound=Bounded)
 
 
 class PolynomialRows(EncryptedRows, Generic[F]):
@@ -140,12 +162,19 @@ class LatticeRows(PolynomialRows[RowData]):
         checked = check_groups(groups, start, self.have, n_groups)
         if self._fresh is not None and not self._segments and self.n:
             self._prepare(self._fresh, 0)
-        columns, workers, own = checked.shape[1], self._key.workers, self._rows()[start : start + len(checked)]
-        order, lists = rows_by_cell(checked, n_groups, start, workers)
-        words = np.zeros((columns, n_groups, self._digits.total, 2), dtype=np.int64)
-        in_columns(workers, checked, lambda first, last: loops.add_scalars(own, checked, first, last, words))
+        columns, own, parts = checked.shape[1], self._rows()[start:], row_parts(checked, self._key.workers)
+        order, lists = rows_by_cell(checked, n_groups, start, parts)
+        sums = np.zeros((len(parts), columns, n_groups, self._digits.total, 2), dtype=np.int64)
+
+        def add(part: int) -> None:
+            loops.add_scalars(own[parts[part]], checked[parts[part]], sums[part])
+
+        run_in_threads(len(parts), add, range(len(parts)))
+        words = sums.sum(axis=0)
+        loops.settle(words)
         self._key.count_additions(order, lists, self._digits)
-        terms = (RowTerm(tuple(self._segments), order, lists),) if len(order) else ()
+        segments = overlapping(self._segments, start, start + len(checked))
+        terms = (RowTerm(segments, order, lists),) if len(order) else ()
         return LatticeSums(self._key, self.layout, (columns, n_groups), words.reshape(-1, *words.shape[2:]), terms)
 
     def _rows(self) -> Int64s:

@@ -140,7 +140,7 @@ def signs(bits: Bytes) -> Int8s:
     plus, minus = (
         np.unpackbits(bits[:, which, :, None], axis=2, bitorder="little").astype(np.int8) for which in (0, 1)
     )
-    return np.ascontiguousarray((plus - minus).swapaxes(1, 2)).reshape(len(bits), -1)
+    return np.ascontiguousarray((plus - minus).swapaxes(1, 2)).reshape(len(bits), 8 * bits.shape[2])
 
 
 @jit

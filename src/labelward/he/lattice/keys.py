@@ -128,23 +128,21 @@ class LatticePublicKey(PublicKey):
         blocks = [(i, slice(i * each, (i + 1) * each), Stream.secret(self.protection)) for i in range(len(products))]
         self.counts.encryptions += rows * digits.total
         self.counts.logical_rows += rows * layout.logical
-        if layout.spacing > 1:
-            spaced: list[Any] = [None] * len(blocks)
-
-            def fill(block: tuple[int, slice, Stream]) -> None:
-                i, own, stream = block
-                spaced[i] = encrypt_spaced(self.elements, digits, products[i], split[own], step, stream)
-
-            run_in_threads(self.workers, fill, blocks)
-            return SpacedRows(self, layout, rows, SpacedData(rows, shared["seeds"], tuple(spaced)))
-        words = np.empty((rows, digits.total, 2), dtype=np.int64)
+        words = np.empty((0 if digits.spacing > 1 else rows, digits.total, 2), dtype=np.int64)
+        spaced: dict[int, Int64s] = {}
 
         def encrypt(block: tuple[int, slice, Stream]) -> None:
             i, own, stream = block
             errors = stream.errors((digits.total, self.bits))
-            loops.encrypt_rows(self.elements.ring, products[i], errors, split[own], step, words[own])
+            if digits.spacing > 1:
+                spaced[i] = encrypt_spaced(self.elements, digits, products[i], errors, split[own], step)
+            else:
+                loops.encrypt_rows(self.elements.ring, products[i], errors, split[own], step, words[own])
 
         run_in_threads(self.workers, encrypt, blocks)
+        if digits.spacing > 1:
+            travels = SpacedData(rows, shared["seeds"], tuple(spaced[i] for i in range(len(blocks))))
+            return SpacedRows(self, layout, rows, travels)
         data = RowData(words=words, sets=set_count(digits, self.elements.secrets), **shared)
         return LatticeRows(self, layout, rows, data)
 
@@ -325,10 +323,13 @@ class LatticePrivateKey(PrivateKey):
         given = block.data, block.shape[0], n, self._key.elements.secrets, digits
         if digits.spacing > 1:
             data = parse_spaced(*given)
-            words, a = row_words(data, digits, n), expand(data.seeds, n, 1).reshape(len(data.blocks), -1, 2, n)
+            words, a = (
+                row_words(data, digits, n),
+                expand(data.seeds, n, self._key.workers).reshape(len(data.blocks), -1, 2, n),
+            )
         else:
             dense = parse_row_data(*given)
-            words, a = dense.words, dense.polynomials(n, 1)
+            words, a = dense.words, dense.polynomials(n, self._key.workers)
         products = self._times_secrets(a, digits.total)
         plain = np.empty_like(products)
         loops.to_coefficients(self._key.elements.ring, products, plain)

@@ -151,16 +151,13 @@ def encrypt_rows(ring: Ring, product_of: Reals, errors: Int64s, digits: Int64s, 
 
 
 @jit
-def add_scalars(words: Int64s, groups: Int32s, first: int, last: int, sums: Int64s) -> None:
-    """Add ``words`` [m, k, 2] to ``sums`` [columns, n_groups, k, 2] by ``groups`` [m, columns], for some columns.
-
-    Groups are below ``n_groups``; negative ones are none.
-    """
-    m, k = len(words), 2 * words.shape[1]
+def add_scalars(words: Int64s, groups: Int32s, sums: Int64s) -> None:
+    """Add ``words`` [m, k, 2] to ``sums`` [columns, n_groups, k, 2] by ``groups`` [m, columns]; -1 is none."""
+    (m, columns), k = groups.shape, 2 * words.shape[1]
     rows, cells = words.reshape(m, k), sums.reshape(*sums.shape[:2], k)
     for row in range(m):
         own = rows[row]
-        for column in range(first, last):
+        for column in range(columns):
             group = groups[row, column]
             if group < 0:
                 continue
@@ -168,7 +165,7 @@ def add_scalars(words: Int64s, groups: Int32s, first: int, last: int, sums: Int6
             for j in range(k):
                 total[j] += own[j]
         if (row + 1) % SETTLE == 0 or row == m - 1:
-            settle(sums[first:last])
+            settle(sums)
 
 
 @jit
@@ -189,10 +186,10 @@ def settle_first(words: Int64s) -> None:
 
 
 @jit
-def count_by_cell(groups: Int32s, first: int, last: int, counts: Int64s) -> bool:
+def count_by_cell(groups: Int32s, counts: Int64s) -> bool:
     """Count the rows of each cell in ``counts`` [columns, n_groups]; False where a group is none of them and not -1."""
     for row in range(len(groups)):
-        for column in range(first, last):
+        for column in range(groups.shape[1]):
             group = groups[row, column]
             if group < -1 or group >= counts.shape[1]:
                 return False
@@ -202,10 +199,10 @@ def count_by_cell(groups: Int32s, first: int, last: int, counts: Int64s) -> bool
 
 
 @jit
-def list_by_cell(groups: Int32s, first: int, last: int, start: int, free: Int64s, order: Int32s) -> None:
+def list_by_cell(groups: Int32s, start: int, free: Int64s, order: Int32s) -> None:
     """Write the rows of each cell, in order, to ``order`` from ``free`` [columns, n_groups] on, which moves along."""
     for row in range(len(groups)):
-        for column in range(first, last):
+        for column in range(groups.shape[1]):
             group = groups[row, column]
             if group >= 0:
                 order[free[column, group]] = start + row

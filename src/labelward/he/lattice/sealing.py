@@ -11,9 +11,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -56,15 +57,13 @@ def seal(
     packed = np.empty((-(-cells // PACKED), sets, n), dtype=np.int64)
     sealed = np.empty((cells, digits.total), dtype=np.int64)
     batches = [(part, Stream.secret(protection)) for part in even_batches(len(packed), _WINDOWS)]
-    rooms: list[_Room | None] = [None] * max(1, workers)  # one for each thread
+    rooms, threads = _Rooms([], []), max(1, workers // max(1, len(batches)))
 
     def work(batch: tuple[slice, Stream]) -> None:
         those, stream = batch
         part = slice(those.start * PACKED, min(those.stop * PACKED, cells))
         lists = [term.lists[part] for term in terms]
-        room = rooms.pop() or _Room.of(sets, n)
-        _seal_batch(elements, digits, words[part], terms, lists, stream, room, packed[those], sealed[part])
-        rooms.append(room)
+        _seal_batch(elements, digits, words[part], terms, lists, stream, rooms, threads, packed[those], sealed[part])
 
     run_in_threads(workers, work, batches)
     return bytes([FORMAT, PACKED_SUMS]) + pack(packed) + pack(sealed)
@@ -80,22 +79,46 @@ def even_batches(polynomials: int, most: int) -> list[slice]:
     return [slice(first, last) for first, last in itertools.pairwise(bounds)]
 
 
-class _Room(NamedTuple):
-    """Memory that batches of one thread use one after the other: that of new pages would take longer than a product.
+R = TypeVar("R")
 
-    Attributes:
-        sealed: [sets, sums of a batch, n].
-        values, coefficients: [sums, sets, 2, n], the polynomials of a few sums, in two parts.
+
+@contextlib.contextmanager
+def borrowed(free: list[R], make: Callable[[], R]) -> Iterator[R]:
+    """Lend memory that pieces of work use one after the other: that of new pages takes longer than a product."""
+    try:
+        room = free.pop()
+    except IndexError:
+        room = make()
+    yield room
+    free.append(room)
+
+
+class _Polynomials(NamedTuple):
+    """Polynomials of a few sums in two parts: ``values`` and ``coefficients`` [sums, sets, 2, n].
+
+    The second is undefined where ``added`` [sums] is 0.
     """
 
-    sealed: Reals
     values: Reals
     coefficients: Int64s
+    added: Int64s
 
     @classmethod
-    def of(cls, sets: int, n: int) -> _Room:
-        sums = max(_AT_ONCE // sets, _LEAST), sets, 2, n
-        return cls(vectors(sets, _WINDOWS * PACKED, n), vectors(*sums), vectors(*sums).view(np.int64))
+    def undefined(cls, sums: int, sets: int, n: int) -> _Polynomials:
+        """Return memory for so many."""
+        shape = (sums, sets, 2, n)
+        return cls(vectors(*shape), vectors(*shape).view(np.int64), np.empty(sums, dtype=np.int64))
+
+    def first(self, count: int) -> _Polynomials:
+        """Return the first of them."""
+        return _Polynomials(self.values[:count], self.coefficients[:count], self.added[:count])
+
+
+class _Rooms(NamedTuple):
+    """Memory that is free: for sealed polynomials [sets, sums of a batch, n], and for those of a few sums."""
+
+    sealed: list[Reals]
+    sums: list[_Polynomials]
 
 
 def _seal_batch(
@@ -105,7 +128,8 @@ def _seal_batch(
     terms: Sequence[RowTerm],
     lists: Sequence[Int64s],
     stream: Stream,
-    room: _Room,
+    rooms: _Rooms,
+    threads: int,
     packed: Int64s,
     sealed: Int64s,
 ) -> None:
@@ -119,16 +143,22 @@ def _seal_batch(
     masked = vectors(mask_count, 2, n)
     loops.mask_values(ring, masks, masked)
     pairs = np.stack(np.divmod(np.arange(count * sets), MASKS), axis=1).reshape(count, sets, 2)
-    together = len(room.values)
-    for start in range(0, count, together):
-        part = slice(start, min(start + together, count))
-        chosen, few = [each[part] for each in lists], part.stop - part.start
-        values, coefficients, added = _sum_polynomials(elements, terms, chosen, room, few)
-        loops.seal_sums(
-            ring, start, values, coefficients, added, words, pairs, masks, masked, elements.masks, elements.rotated,
-            errors, flood, room.sealed, sealed,
-        )  # fmt: skip
-    pack_sets(elements, digits, room.sealed[:, :count], packed, sealed)
+    most = max(_AT_ONCE // sets, _LEAST)
+    together = min(most, -(-count // threads))
+    with borrowed(rooms.sealed, lambda: vectors(sets, _WINDOWS * PACKED, n)) as polynomials:
+
+        def work(start: int) -> None:
+            chosen = [each[start : start + together] for each in lists]
+            with borrowed(rooms.sums, lambda: _Polynomials.undefined(most, sets, n)) as room:
+                sums = room.first(min(together, count - start))
+                _sum_polynomials(elements, terms, chosen, sums)
+                loops.seal_sums(
+                    ring, start, *sums, words, pairs, masks, masked, elements.masks, elements.rotated, errors, flood,
+                    polynomials, sealed,
+                )  # fmt: skip
+
+        run_in_threads(threads, work, range(0, count, together))
+        pack_sets(elements, digits, polynomials[:, :count], packed, sealed)
 
 
 def pack_sets(elements: PublicElements, digits: Digits, polynomials: Reals, packed: Int64s, sealed: Int64s) -> None:
@@ -145,16 +175,13 @@ def pack_sets(elements: PublicElements, digits: Digits, polynomials: Reals, pack
 
 
 def _sum_polynomials(
-    elements: PublicElements, terms: Sequence[RowTerm], lists: Sequence[Int64s], room: _Room, count: int
-) -> tuple[Reals, Int64s, Int64s]:
-    """Return the polynomials of a few sums [sums, sets, 2, n], values and coefficients, and who has the latter."""
-    values, coefficients, added = room.values[:count], room.coefficients[:count], np.zeros(count, dtype=np.int64)
-    values[:] = 0.0
+    elements: PublicElements, terms: Sequence[RowTerm], lists: Sequence[Int64s], sums: _Polynomials
+) -> None:
+    """Write the polynomials of a few sums."""
+    sums.values[:], sums.added[:] = 0.0, 0
     for term, own in zip(terms, lists, strict=True):
         progress = own[:, 0].copy()
         for segment in term.segments:
             loops.sum_blocks(
-                elements.ring, term.order, own, progress, segment.bounds, segment.a, segment.shifted,
-                loops.DENSE, values, coefficients, added,
-            )  # fmt: skip
-    return values, coefficients, added
+                elements.ring, term.order, own, progress, segment.bounds, segment.a, segment.shifted, loops.DENSE, *sums
+            )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from labelward.he._validate import check_block_fits, check_groups, check_positions
 from labelward.he.base import CipherBlock, EncryptedSums, Groups, Integers, Layout
 from labelward.he.lattice import loops, spaced_loops
-from labelward.he.lattice.ciphertexts import PolynomialRows, rows_by_cell
+from labelward.he.lattice.ciphertexts import PolynomialRows, overlapping, row_parts, rows_by_cell
 from labelward.he.lattice.digits import Digits, digits_of, sums_together
 from labelward.he.lattice.draws import SEED_BYTES, Stream
 from labelward.he.lattice.key_material import MASKS, PublicElements
@@ -36,7 +36,7 @@ from labelward.he.lattice.row_data import (
     set_count,
     spaced_words,
 )
-from labelward.he.lattice.sealing import even_batches, pack_sets
+from labelward.he.lattice.sealing import borrowed, even_batches, pack_sets
 from labelward.he.lattice.words import pack, unpack
 from labelward.he.threads import run_in_threads
 from labelward.rng import SecureRandom
@@ -106,12 +106,12 @@ def row_words(data: SpacedData, digits: Digits, n: int) -> Int64s:
 
 
 def encrypt_spaced(
-    elements: PublicElements, digits: Digits, product: Reals, values: Integers, step: float, stream: Stream
+    elements: PublicElements, digits: Digits, product: Reals, errors: Int64s, values: Integers, step: float
 ) -> Int64s:
-    """Return the coefficients of the block of split values [rows, K]; ``product`` [K, 2, n] are the a·s_k."""
+    """Return the coefficients of a block of split values [rows, K]; ``product`` [K, 2, n]: a·s_k; errors [K, n]."""
     n, spacing = elements.ring.n, digits.spacing
     out = np.empty((digits.total, coefficient_count(len(values), spacing, n), 2), dtype=np.int64)
-    spaced_loops.encrypt(elements.ring, product, stream.errors((digits.total, n)), values, step, spacing, out)
+    spaced_loops.encrypt(elements.ring, product, errors, values, step, spacing, out)
     return out
 
 
@@ -156,10 +156,11 @@ class SpacedRows(PolynomialRows[SpacedData]):
         checked = check_groups(groups, start, self.have, n_groups)
         if self._fresh is not None and not self._segments:
             self._prepare(self._fresh, 0)
-        order, lists = rows_by_cell(checked, n_groups, start, self._key.workers)
+        order, lists = rows_by_cell(checked, n_groups, start, row_parts(checked, self._key.workers))
         self._key.count_additions(order, lists, self._digits)
+        segments = overlapping(self._segments, start, start + len(checked))
         shape = (checked.shape[1], n_groups)
-        return SpacedSums(self._key, self.layout, shape, (_Term(tuple(self._segments), order, lists),))
+        return SpacedSums(self._key, self.layout, shape, (_Term(segments, order, lists),))
 
     def _prepare(self, data: SpacedData, first: int) -> None:
         if not data.rows:
@@ -217,12 +218,13 @@ def seal_spaced(
     packed = np.empty((-(-cells // together), sets, n), dtype=np.int64)
     sealed = np.empty((cells, k), dtype=np.int64)
     batches = [(part, Stream.secret(protection)) for part in even_batches(len(packed), _POLYNOMIALS)]
+    threads = max(1, workers // max(1, len(batches)))
 
     def work(batch: tuple[slice, Stream]) -> None:
         those, stream = batch
         part = slice(those.start * together, min(those.stop * together, cells))
         lists = [term.lists[part] for term in terms]
-        _seal_batch(elements, digits, terms, lists, stream, packed[those], sealed[part])
+        _seal_batch(elements, digits, terms, lists, stream, threads, packed[those], sealed[part])
 
     run_in_threads(workers, work, batches)
     return bytes([FORMAT, PACKED_SUMS]) + pack(packed) + pack(sealed)
@@ -234,6 +236,7 @@ def _seal_batch(
     terms: tuple[_Term, ...],
     lists: list[Int64s],
     stream: Stream,
+    threads: int,
     packed: Int64s,
     sealed: Int64s,
 ) -> None:
@@ -246,18 +249,22 @@ def _seal_batch(
     loops.mask_values(ring, bits, masked)
     errors = stream.small_errors((windows, sets, n))
     flood = stream.flood(digits.flood, windows * k * spacing).reshape(windows, k, spacing)
-    totals, words = vectors(_TOGETHER, sets, 2, n), np.zeros((windows, spacing, k, 2), dtype=np.int64)
-    polynomials = vectors(sets, windows, n)
-    for first in range(0, windows, _TOGETHER):
+    words, polynomials = np.zeros((windows, spacing, k, 2), dtype=np.int64), vectors(sets, windows, n)
+    free = list[Reals]()
+
+    def work(first: int) -> None:
         part = slice(first, min(first + _TOGETHER, windows))
-        a = totals[: part.stop - first]
-        a[:] = 0.0
-        for term, own in zip(terms, lists, strict=True):
-            cells = own[first * spacing : part.stop * spacing]
-            for held in term.segments:
-                spaced_loops.add_windows(
-                    ring, term.order, cells, held.bounds, spacing, held.a, held.words, a, words[part]
-                )
-        spaced_loops.seal_polynomials(ring, first, a, masked, elements.masks, errors, polynomials)
+        with borrowed(free, lambda: vectors(_TOGETHER, sets, 2, n)) as totals:
+            a = totals[: part.stop - first]
+            a[:] = 0.0
+            for term, own in zip(terms, lists, strict=True):
+                cells = own[first * spacing : part.stop * spacing]
+                for held in term.segments:
+                    spaced_loops.add_windows(
+                        ring, term.order, cells, held.bounds, spacing, held.a, held.words, a, words[part]
+                    )
+            spaced_loops.seal_polynomials(ring, first, a, masked, elements.masks, errors, polynomials)
+
+    run_in_threads(threads, work, range(0, windows, _TOGETHER))
     spaced_loops.seal_coefficients(ring, words, masked, elements.bodies, flood, sealed)
     pack_sets(elements, digits, polynomials, packed, sealed)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import CodecError, PeerError
 from labelward.he.base import CipherBlock, Layout, PrivateKey
-from labelward.kernels.histogram import fill_cells, impossible_node, level_sums
+from labelward.kernels.histogram import fill_cells, impossible_node, level_sums, node_counts
 from labelward.kernels.node_rows import parent, sibling
 from labelward.kernels.split_search import CATEGORICAL, is_monotone
 from labelward.messages.base import Array
@@ -245,9 +245,8 @@ class CellMask:
             slots: number of nodes.
             bins: of the widest column.
         """
-        times = counts.astype(np.int64)[:, None]
-        rows = level_sums(codes, slot, times, slots, bins)[..., 0]
-        total = level_sums(np.zeros((len(codes), 1), np.uint8), slot, times, slots, 1)[0, :, 0, 0]
+        rows = level_sums(codes, slot, counts[:, None], slots, bins)[..., 0]
+        total = node_counts(slot, counts, slots)
         complete = (rows.sum(axis=2) == total) & (total > 0)
         return cls(rows > 0, np.where(complete, rows.argmax(axis=2), -1))
 
