@@ -2,6 +2,7 @@
 
 Usage: python benchmarks/jobs.py [a] [b] [c] [d] [--kernels NAME ...] [--linear] [--peers] [--json FILE]
        python benchmarks/jobs.py --engines a b c d [--only lattice plain] [--reencrypt auto] [--json FILE]
+       python benchmarks/jobs.py --end-to-end a d [--reencrypt auto] [--json FILE]
 
 ========  ===================  =====  =====  =======  ==============================
 job       rows × columns       depth  trees  classes  limits
@@ -21,6 +22,7 @@ and the price is measured after each of them: ``alone``, with the least and the 
 core and by that on all cores at once, which is what cores that share a power budget and caches can do.
 
 ``--engines``: these jobs under the lattice engine, Paillier and none, in one process and in processor seconds.
+``--end-to-end``: wall time of these jobs under the lattice engine, both parties in this process, threads on all cores.
 ``--linear``: job a's shape with 10,000 to 300,000 rows, and exponents in the rows, of each phase alone, too.
 ``--peers``: job a's operations at the prices of python-paillier and of sf-heu, where these are installed: nothing is
 trained, the prices are those of a sample.
@@ -214,6 +216,20 @@ def engines(job: Job, what: str) -> dict[str, Any]:
             (totals["paillier"] - totals["plain"]) / (totals["lattice"] - totals["plain"]), 2
         ),
     }
+
+
+def end_to_end(job: Job, reencrypt: str) -> dict[str, Any]:
+    """Train several times under the lattice engine; return wall seconds, in order."""
+    warm = Job(rows=5_000, active=job.active, passive=job.passive, depth=3, trees=1, classes=job.classes)
+    own, seconds = engine("lattice", parameters={"reencrypt": reencrypt}, workers=WORKERS), list[float]()
+    fit(warm, *warm.table(), own, 4096)
+    table = job.table()
+    for _ in range(ROUNDS):
+        clock = time.monotonic()
+        fit(job, *table, own, 4096)
+        seconds.append(round(time.monotonic() - clock, 2))
+    own.close()
+    return {"wall seconds": sorted(seconds), "median": statistics.median(seconds), "load": load()}
 
 
 def alone(job: Job, kernel: str) -> dict[str, Any]:
@@ -431,6 +447,7 @@ def main() -> None:
     parser.add_argument("jobs", nargs="*", choices=[[], *JOBS])
     parser.add_argument("--kernels", nargs="+", choices=running)
     parser.add_argument("--engines", nargs="+", choices=[*JOBS], default=[])
+    parser.add_argument("--end-to-end", nargs="+", choices=[*JOBS], default=[])
     parser.add_argument("--only", nargs="+", choices=ENGINES, default=ENGINES)
     parser.add_argument("--reencrypt", default="auto")
     parser.add_argument("--linear", action="store_true")
@@ -440,17 +457,18 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.one:
         what, shape, kernel = asked.one
-        print(
-            json.dumps({"measure": measure, "alone": alone, "engines": engines}[what](Job(**json.loads(shape)), kernel))
-        )
+        measures = {"measure": measure, "alone": alone, "engines": engines, "end_to_end": end_to_end}
+        print(json.dumps(measures[what](Job(**json.loads(shape)), kernel)))
         return
-    everything = not (asked.engines or asked.jobs or asked.linear or asked.peers)
+    everything = not (asked.end_to_end or asked.engines or asked.jobs or asked.linear or asked.peers)
     result: dict[str, Any] = {"bits": BITS, "workers": WORKERS}
     for name in asked.jobs or (("a", "b", "d") if everything else ("a",) if asked.peers else ()):
         result[name] = judged(name, asked.kernels or (running if name == "a" else running[:1]))
     for name in asked.engines:
         result[f"engines, job {name}"] = apart(JOBS[name], " ".join([*asked.only, asked.reencrypt]), "engines")
         print(f"engines, job {name}", file=sys.stderr)
+    for name in asked.end_to_end:
+        result[f"end to end, job {name}"] = apart(JOBS[name], asked.reencrypt, "end_to_end")
     if asked.linear:
         result["linear"] = linear((asked.kernels or running)[0])
     if asked.peers or everything:
