@@ -452,13 +452,13 @@ def test_work_in_threads_is_the_same(spacing: int, monkeypatch: pytest.MonkeyPat
     assert found[0][2] == found[1][2] > 0
 
 
-@given(st.integers(0, 60), st.integers(1, 4))
-def test_pieces_of_work_are_even(polynomials: int, most: int) -> None:
-    pieces = even_batches(polynomials, most)
+@given(st.integers(0, 60), st.integers(1, 4), st.integers(0, 9))
+def test_pieces_of_work_are_even(polynomials: int, most: int, workers: int) -> None:
+    pieces = even_batches(polynomials, most, workers)
     assert [i for piece in pieces for i in range(piece.start, piece.stop)] == list(range(polynomials))
     sizes = [piece.stop - piece.start for piece in pieces]
     assert not sizes or max(sizes) <= min(most, min(sizes) + 1)
-    assert len(pieces) >= min(polynomials, 8)
+    assert len(pieces) >= min(polynomials, workers)
 
 
 def replace_key(block: Any, key: bytes) -> Any:

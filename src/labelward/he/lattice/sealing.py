@@ -22,7 +22,7 @@ from labelward.he.lattice import loops
 from labelward.he.lattice.digits import PACKED, Digits, places, sums_together
 from labelward.he.lattice.draws import Stream
 from labelward.he.lattice.key_material import MASKS, PublicElements
-from labelward.he.lattice.ring import Int64s, Reals, vectors
+from labelward.he.lattice.ring import Bytes, Int8s, Int64s, Reals, vectors
 from labelward.he.lattice.row_data import FORMAT, HEAD_BYTES, PACKED_SUMS, set_count
 from labelward.he.lattice.words import pack, packed_size
 from labelward.he.threads import run_in_threads
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _AT_ONCE = 32  # polynomials of sums for which a block is read once; more would leave the caches, as blocks do
 _LEAST = 8  # sums for which it is read once, however many polynomials each has
 _WINDOWS = 3  # polynomials that are packed together: keys are read once for them
-_BATCHES = 8  # pieces of work that threads share, unless there are fewer polynomials
 
 
 def sum_bytes(sums: int, n: int, secrets: int, digits: Digits) -> int:
@@ -56,27 +55,48 @@ def seal(
     sets = set_count(digits, elements.secrets)
     packed = np.empty((-(-cells // PACKED), sets, n), dtype=np.int64)
     sealed = np.empty((cells, digits.total), dtype=np.int64)
-    batches = [(part, Stream.secret(protection)) for part in even_batches(len(packed), _WINDOWS)]
+    streams = [Stream.secret(protection) for _ in packed]  # the same however polynomials are divided among threads
+    batches = even_batches(len(packed), _WINDOWS, workers)
     rooms, threads = _Rooms([], []), max(1, workers // max(1, len(batches)))
 
-    def work(batch: tuple[slice, Stream]) -> None:
-        those, stream = batch
+    def work(those: slice) -> None:
         part = slice(those.start * PACKED, min(those.stop * PACKED, cells))
         lists = [term.lists[part] for term in terms]
-        _seal_batch(elements, digits, words[part], terms, lists, stream, rooms, threads, packed[those], sealed[part])
+        draws = _Draws.of(streams[those], digits, part.stop - part.start, sets, n)
+        _seal_batch(elements, digits, words[part], terms, lists, draws, rooms, threads, packed[those], sealed[part])
 
     run_in_threads(workers, work, batches)
     return bytes([FORMAT, PACKED_SUMS]) + pack(packed) + pack(sealed)
 
 
-def even_batches(polynomials: int, most: int) -> list[slice]:
-    """Divide polynomials among pieces of work, ``most`` in each; the same for any number of threads, as are the draws.
-
-    A thread that is left with a larger piece than the others would be waited for.
-    """
-    count = -(-polynomials // min(most, max(1, polynomials // _BATCHES)))
+def even_batches(polynomials: int, most: int, workers: int) -> list[slice]:
+    """Divide polynomials among pieces of work, at most ``most`` in each, so that all threads have alike."""
+    count = -(-polynomials // most)
+    count = min(polynomials, -(-count // max(1, workers)) * max(1, workers))
     bounds = [polynomials * i // max(1, count) for i in range(count + 1)]
     return [slice(first, last) for first, last in itertools.pairwise(bounds)]
+
+
+class _Draws(NamedTuple):
+    """Secret draws of a batch: u as bits [.., 2, n/8], one for M polynomials; e1 [sums, sets, n]; f [sums, K]."""
+
+    masks: Bytes
+    errors: Int8s
+    flood: Int64s
+
+    @classmethod
+    def of(cls, streams: Sequence[Stream], digits: Digits, sums: int, sets: int, n: int) -> _Draws:
+        """Draw for consecutive polynomials, each from a stream of its own; all but the last one have 32 sums."""
+        counts = [min(PACKED, sums - i * PACKED) for i in range(len(streams))]
+        drawn = [
+            (
+                stream.ternary(-(-count * sets // MASKS), n),
+                stream.small_errors((count, sets, n)),
+                stream.flood(digits.flood, count * digits.total).reshape(count, digits.total),
+            )
+            for stream, count in zip(streams, counts, strict=True)
+        ]
+        return cls(*(np.concatenate(each) for each in zip(*drawn, strict=True)))
 
 
 R = TypeVar("R")
@@ -127,7 +147,7 @@ def _seal_batch(
     words: Int64s,
     terms: Sequence[RowTerm],
     lists: Sequence[Int64s],
-    stream: Stream,
+    draws: _Draws,
     rooms: _Rooms,
     threads: int,
     packed: Int64s,
@@ -136,12 +156,8 @@ def _seal_batch(
     """Seal sums into the polynomials ``packed`` [windows, sets, n], 32 each, and ``sealed`` [sums, K]."""
     ring, count, sets = elements.ring, len(words), packed.shape[1]
     n = ring.n
-    mask_count = -(-count * sets // MASKS)
-    masks = stream.ternary(mask_count, n)
-    errors = stream.small_errors((count, sets, n))
-    flood = stream.flood(digits.flood, count * digits.total).reshape(count, digits.total)
-    masked = vectors(mask_count, 2, n)
-    loops.mask_values(ring, masks, masked)
+    masked = vectors(len(draws.masks), 2, n)
+    loops.mask_values(ring, draws.masks, masked)
     pairs = np.stack(np.divmod(np.arange(count * sets), MASKS), axis=1).reshape(count, sets, 2)
     most = max(_AT_ONCE // sets, _LEAST)
     together = min(most, -(-count // threads))
@@ -153,8 +169,8 @@ def _seal_batch(
                 sums = room.first(min(together, count - start))
                 _sum_polynomials(elements, terms, chosen, sums)
                 loops.seal_sums(
-                    ring, start, *sums, words, pairs, masks, masked, elements.masks, elements.rotated, errors, flood,
-                    polynomials, sealed,
+                    ring, start, *sums, words, pairs, draws.masks, masked, elements.masks, elements.rotated,
+                    draws.errors, draws.flood, polynomials, sealed,
                 )  # fmt: skip
 
         run_in_threads(threads, work, range(0, count, together))

@@ -217,7 +217,7 @@ def seal_spaced(
     sets, k = set_count(digits, elements.secrets), digits.total
     packed = np.empty((-(-cells // together), sets, n), dtype=np.int64)
     sealed = np.empty((cells, k), dtype=np.int64)
-    batches = [(part, Stream.secret(protection)) for part in even_batches(len(packed), _POLYNOMIALS)]
+    batches = [(part, Stream.secret(protection)) for part in even_batches(len(packed), _POLYNOMIALS, 1)]
     threads = max(1, workers // max(1, len(batches)))
 
     def work(batch: tuple[slice, Stream]) -> None:
