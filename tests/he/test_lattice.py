@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from labelward.errors import EncryptionError
 from labelward.he import engine, threads
 from labelward.he.base import Integers, Layout
-from labelward.he.lattice import LatticeEngine, loops
+from labelward.he.lattice import LatticeEngine, ciphertexts, loops
 from labelward.he.lattice.digits import LEAST_FLOOD, PACKED, digits_of, known_noise, noise_deviation, places
 from labelward.he.lattice.draws import SEED_BYTES, Stream, signs
 from labelward.he.lattice.key_material import material_size
@@ -436,6 +436,7 @@ def test_other_instructions_give_the_same_bits(tmp_path: Path) -> None:
 def test_work_in_threads_is_the_same(spacing: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A seeded source, one thread and three: the same bytes, the same sums and the same count of additions."""
     monkeypatch.setattr(threads, "_ENTRIES", 0)
+    monkeypatch.setattr(ciphertexts, "_ENTRIES", 0.1)
     values = np.arange(-350, 350).reshape(-1, 1)
     layout = Layout((400,), 700, 1, spacing=spacing)
     groups = np.random.default_rng(0).integers(-1, 200, (700, 5)).astype(np.int32)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from labelward.he.lattice.keys import LatticePublicKey
 
 
+_ENTRIES = 8  # of a part for each cell, so that sums of parts take no more memory than what is summed
+
+
 class Segment(NamedTuple):
     """Polynomials of consecutive blocks of rows.
 
@@ -65,9 +68,10 @@ def overlapping(segments: Sequence[S], start: int, stop: int) -> tuple[S, ...]:
     return tuple(each for each in segments if each.bounds[0] < stop and start < each.bounds[-1])
 
 
-def row_parts(groups: Groups, workers: int) -> list[slice]:
-    """Return a part of the rows for each thread that so many entries are worth."""
-    threads = worthwhile_threads(workers, groups.size)
+def row_parts(groups: Groups, n_groups: int, workers: int) -> list[slice]:
+    """Return a part of the rows for each thread that so many entries are worth, though all have sums of all cells."""
+    cells = groups.shape[1] * n_groups
+    threads = min(worthwhile_threads(workers, groups.size), max(1, int(groups.size / (_ENTRIES * max(1, cells)))))
     bounds = [len(groups) * i // threads for i in range(threads + 1)]
     return [slice(first, last) for first, last in itertools.pairwise(bounds)]
 
@@ -162,7 +166,7 @@ class LatticeRows(PolynomialRows[RowData]):
         checked = check_groups(groups, start, self.have, n_groups)
         if self._fresh is not None and not self._segments and self.n:
             self._prepare(self._fresh, 0)
-        columns, own, parts = checked.shape[1], self._rows()[start:], row_parts(checked, self._key.workers)
+        columns, own, parts = checked.shape[1], self._rows()[start:], row_parts(checked, n_groups, self._key.workers)
         order, lists = rows_by_cell(checked, n_groups, start, parts)
         sums = np.zeros((len(parts), columns, n_groups, self._digits.total, 2), dtype=np.int64)
 

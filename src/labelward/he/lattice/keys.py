@@ -323,10 +323,8 @@ class LatticePrivateKey(PrivateKey):
         given = block.data, block.shape[0], n, self._key.elements.secrets, digits
         if digits.spacing > 1:
             data = parse_spaced(*given)
-            words, a = (
-                row_words(data, digits, n),
-                expand(data.seeds, n, self._key.workers).reshape(len(data.blocks), -1, 2, n),
-            )
+            words, a = row_words(data, digits, n), expand(data.seeds, n, self._key.workers)
+            a = a.reshape(len(data.blocks), -1, 2, n)
         else:
             dense = parse_row_data(*given)
             words, a = dense.words, dense.polynomials(n, self._key.workers)

@@ -156,7 +156,7 @@ class SpacedRows(PolynomialRows[SpacedData]):
         checked = check_groups(groups, start, self.have, n_groups)
         if self._fresh is not None and not self._segments:
             self._prepare(self._fresh, 0)
-        order, lists = rows_by_cell(checked, n_groups, start, row_parts(checked, self._key.workers))
+        order, lists = rows_by_cell(checked, n_groups, start, row_parts(checked, n_groups, self._key.workers))
         self._key.count_additions(order, lists, self._digits)
         segments = overlapping(self._segments, start, start + len(checked))
         shape = (checked.shape[1], n_groups)
