@@ -22,7 +22,7 @@ and the price is measured after each of them: ``alone``, with the least and the 
 core and by that on all cores at once, which is what cores that share a power budget and caches can do.
 
 ``--engines``: these jobs under the lattice engine, Paillier and none, in one process and in processor seconds.
-``--end-to-end``: wall time of these jobs under the lattice engine, both parties in this process, threads on all cores.
+``--end-to-end``: wall time of these jobs under the lattice engine, both parties in a process, with two threads each.
 ``--linear``: job a's shape with 10,000 to 300,000 rows, and exponents in the rows, of each phase alone, too.
 ``--peers``: job a's operations at the prices of python-paillier and of sf-heu, where these are installed: nothing is
 trained, the prices are those of a sample.
@@ -38,7 +38,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +104,10 @@ class Job:
             )
         return x, y.astype(np.int64)
 
+    def smaller(self, rows: int, depth: int) -> Job:
+        """Return a job of one tree that compiles the loops which this one runs."""
+        return replace(self, rows=rows, depth=depth, trees=1, seconds=math.inf, megabytes=math.inf, gigabytes=math.inf)
+
     def params(self) -> SecureBoost:
         """Return the model's parameters; all others are the defaults."""
         return SecureBoost(trees=self.trees, depth=self.depth)
@@ -128,7 +132,7 @@ def fit(job: Job, x: Floats, y: NDArray[np.int64], encryption: Engine, bits: int
 
 def measure(job: Job, kernel: str) -> dict[str, Any]:
     """Train once in this process, loops compiled; figures of that training alone."""
-    warm = Job(rows=2_000, active=job.active, passive=job.passive, depth=2, trees=1, classes=job.classes)
+    warm = job.smaller(2_000, 2)
     run_with(warm, kernel)
     x, y = job.table()
     started, plans = time.process_time(), watched()
@@ -174,7 +178,7 @@ def engines(job: Job, what: str) -> dict[str, Any]:
     Phases are processor seconds of the parties' threads, so that who else works on the machine hardly matters; what an
     engine does in threads of its own is in the total alone, from which that of the plain engine is to be taken.
     """
-    warm = Job(rows=5_000, active=job.active, passive=job.passive, depth=3, trees=1, classes=job.classes)
+    warm = job.smaller(5_000, 3)
     *names, reencrypt = what.split()
     made: dict[str, tuple[Callable[[], Engine], int]] = {
         "lattice": (lambda: engine("lattice", parameters={"reencrypt": reencrypt}), 4096),
@@ -219,8 +223,8 @@ def engines(job: Job, what: str) -> dict[str, Any]:
 
 
 def end_to_end(job: Job, reencrypt: str) -> dict[str, Any]:
-    """Train several times under the lattice engine; return wall seconds, in order."""
-    warm = Job(rows=5_000, active=job.active, passive=job.passive, depth=3, trees=1, classes=job.classes)
+    """Train several times under the lattice engine; return wall seconds, the least first."""
+    warm = job.smaller(5_000, 3)
     own, seconds = engine("lattice", parameters={"reencrypt": reencrypt}, workers=WORKERS), list[float]()
     fit(warm, *warm.table(), own, 4096)
     table = job.table()
@@ -234,7 +238,7 @@ def end_to_end(job: Job, reencrypt: str) -> dict[str, Any]:
 
 def alone(job: Job, kernel: str) -> dict[str, Any]:
     """Train once, then make the calls of the passive party's phase again and again, with nothing beside them."""
-    run_with(Job(rows=2_000, active=job.active, passive=job.passive, depth=2, trees=1, classes=job.classes), kernel)
+    run_with(job.smaller(2_000, 2), kernel)
     calls: list[Callable[[], object]] = []
 
     def noted(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,6 +23,9 @@ from wiring import make_parts, make_targets, with_missing
 BOOSTED = SecureBoost(trees=5, depth=5, feature_fraction=0.8, bins=16)
 FOREST = FederatedForest(trees=5, depth=5, feature_fraction=0.8, row_fraction=0.8, bins=16)
 BOTH = pytest.mark.parametrize("params", [BOOSTED, FOREST], ids=["boosted", "forest"])
+BOTH_BOOSTED_SLOW = pytest.mark.parametrize(
+    "params", [pytest.param(BOOSTED, marks=pytest.mark.slow), FOREST], ids=["boosted", "forest"]
+)
 
 
 class TestSplitReplay(AttackContract):
@@ -46,7 +49,7 @@ def evidence_of(params, classes, rows=60):
     return evidence.sampled(np.random.default_rng(1))[0], labels
 
 
-@pytest.mark.parametrize("params", [pytest.param(BOOSTED, marks=pytest.mark.slow), FOREST], ids=["boosted", "forest"])
+@BOTH_BOOSTED_SLOW
 def test_replayed_splits_tell_more_than_row_sets(params):
     parts, labels = cancer()
     view, own = trained(parts, labels, params).views["passive"], own_of(parts)
@@ -54,7 +57,7 @@ def test_replayed_splits_tell_more_than_row_sets(params):
     assert found(SplitReplay(), view, own, labels) > max(others) + 0.03
 
 
-@pytest.mark.parametrize("params", [pytest.param(BOOSTED, marks=pytest.mark.slow), FOREST], ids=["boosted", "forest"])
+@BOTH_BOOSTED_SLOW
 def test_of_three_classes_with_missing_values_it_tells_more_than_row_sets(params):
     whole = make_parts(3, 300, {"active": 3, "passive": 4})
     labels = make_targets(3, whole, "classes")

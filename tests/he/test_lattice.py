@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from labelward.errors import EncryptionError
 from labelward.he import engine, threads
 from labelward.he.base import Integers, Layout
-from labelward.he.lattice import LatticeEngine, ciphertexts, loops
+from labelward.he.lattice import LatticeEngine, loops
 from labelward.he.lattice.digits import LEAST_FLOOD, PACKED, digits_of, known_noise, noise_deviation, places
 from labelward.he.lattice.draws import SEED_BYTES, Stream, signs
 from labelward.he.lattice.key_material import material_size
 from labelward.he.lattice.keys import LatticePrivateKey
 from labelward.he.lattice.ring import ERROR_VARIANCE, PRIMES, Q1, SECURE_DEGREE, balanced, ring
 from labelward.he.lattice.row_data import HEAD_BYTES
-from labelward.he.lattice.sealing import even_batches
 from labelward.he.lattice.transform_ir import _Arithmetic
 from labelward.he.lattice.words import packed_size, unpack
 from labelward.job import EncryptionSection
@@ -404,7 +403,7 @@ def test_own_sums_of_too_many_parties(key: LatticePrivateKey) -> None:
 
 _PROGRAM = """
 import hashlib, numpy as np
-from labelward.he import engine, threads
+from labelward.he import engine
 from labelward.he.base import Layout
 from labelward.he.lattice.kernel import kernel_name
 from labelward.rng import SecureRandom
@@ -432,34 +431,34 @@ def test_other_instructions_give_the_same_bits(tmp_path: Path) -> None:
     assert found["+sse2,+fma,+avx"][0] == "plain"
 
 
+@pytest.mark.parametrize("n_groups", [5, 20, 200])  # a batch for several threads, parts of rows, and many batches
 @pytest.mark.parametrize("spacing", [1, 4])
-def test_work_in_threads_is_the_same(spacing: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_in_threads_is_the_same(spacing: int, n_groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A seeded source, one thread and three: the same bytes, the same sums and the same count of additions."""
     monkeypatch.setattr(threads, "_ENTRIES", 0)
-    monkeypatch.setattr(ciphertexts, "_ENTRIES", 0.1)
     values = np.arange(-350, 350).reshape(-1, 1)
     layout = Layout((400,), 700, 1, spacing=spacing)
-    groups = np.random.default_rng(0).integers(-1, 200, (700, 5)).astype(np.int32)
+    groups = np.random.default_rng(0).integers(-1, n_groups, (700, 5)).astype(np.int32)
     found = []
     for workers in (1, 3):
         made = engine("lattice", workers=workers)
         key = made.generate(512, protection=SecureRandom(1), insecure=True)
         rows = key.public.rows(key.encrypt(values, layout).block())
-        sums = rows.group_sums(groups, 200).rerandomize()
+        sums = rows.group_sums(groups, n_groups).rerandomize()
         found.append((sums, key.decrypt(sums), key.public.counts.additions))
     assert found[0][0] == replace_key(found[1][0], found[0][0].key)
-    np.testing.assert_array_equal(found[0][1], fast_sums(SumCase(layout, values, groups, 200)))
+    np.testing.assert_array_equal(found[0][1], fast_sums(SumCase(layout, values, groups, n_groups)))
     np.testing.assert_array_equal(found[1][1], found[0][1])
     assert found[0][2] == found[1][2] > 0
 
 
-@given(st.integers(0, 60), st.integers(1, 4), st.integers(0, 9))
-def test_pieces_of_work_are_even(polynomials: int, most: int, workers: int) -> None:
-    pieces = even_batches(polynomials, most, workers)
-    assert [i for piece in pieces for i in range(piece.start, piece.stop)] == list(range(polynomials))
+@given(st.integers(0, 60), st.integers(1, 9), st.integers(1, 4))
+def test_pieces_of_work_are_even(count: int, workers: int, most: int) -> None:
+    pieces = threads.even_chunks(count, workers, most)
+    assert [i for piece in pieces for i in range(piece.start, piece.stop)] == list(range(count))
     sizes = [piece.stop - piece.start for piece in pieces]
     assert not sizes or max(sizes) <= min(most, min(sizes) + 1)
-    assert len(pieces) >= min(polynomials, workers)
+    assert len(pieces) >= min(count, workers)
 
 
 def replace_key(block: Any, key: bytes) -> Any:

@@ -24,6 +24,18 @@ def worthwhile_threads(threads: int, entries: int) -> int:
     return threads if entries > _ENTRIES else 1
 
 
+def even_chunks(count: int, threads: int, most: int = 1 << 30) -> list[slice]:
+    """Cut range(count) into stretches of nearly equal length for threads, none longer than ``most``."""
+    pieces = max(min(threads, count), -(-count // most))
+    pieces = -(-pieces // threads) * threads if pieces > threads else pieces
+    return [slice(count * i // pieces, count * (i + 1) // pieces) for i in range(pieces)]
+
+
+def threads_each(threads: int, pieces: int) -> int:
+    """Return how many threads each of so many pieces of work may use."""
+    return max(1, threads // max(1, pieces))
+
+
 def run_in_threads(threads: int, work: Callable[[Piece], object], pieces: Iterable[Piece]) -> None:
     """Do ``work`` on all pieces, in this thread and others; an error is raised, and no further piece begins."""
     left, errors = deque(pieces), list[BaseException]()

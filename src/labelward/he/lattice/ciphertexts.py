@@ -11,7 +11,6 @@ were encrypted with the public key, the polynomial), then all scalars. Data of s
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
@@ -26,7 +25,7 @@ from labelward.he.lattice.loops import Int32s
 from labelward.he.lattice.ring import Int64s, Reals
 from labelward.he.lattice.row_data import RowData, parse_row_data
 from labelward.he.lattice.sealing import seal
-from labelward.he.threads import run_in_threads, worthwhile_threads
+from labelward.he.threads import even_chunks, run_in_threads, worthwhile_threads
 
 if TYPE_CHECKING:
     from labelward.he.lattice.keys import LatticePublicKey
@@ -71,9 +70,8 @@ def overlapping(segments: Sequence[S], start: int, stop: int) -> tuple[S, ...]:
 def row_parts(groups: Groups, n_groups: int, workers: int) -> list[slice]:
     """Return a part of the rows for each thread that so many entries are worth, though all have sums of all cells."""
     cells = groups.shape[1] * n_groups
-    threads = min(worthwhile_threads(workers, groups.size), max(1, int(groups.size / (_ENTRIES * max(1, cells)))))
-    bounds = [len(groups) * i // threads for i in range(threads + 1)]
-    return [slice(first, last) for first, last in itertools.pairwise(bounds)]
+    threads = min(worthwhile_threads(workers, groups.size), max(1, groups.size // (_ENTRIES * max(1, cells))))
+    return even_chunks(len(groups), threads)
 
 
 def rows_by_cell(groups: Groups, n_groups: int, start: int, parts: Sequence[slice]) -> tuple[Int32s, Int64s]:

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -25,7 +24,7 @@ from labelward.he.lattice.key_material import MASKS, PublicElements
 from labelward.he.lattice.ring import Bytes, Int8s, Int64s, Reals, vectors
 from labelward.he.lattice.row_data import FORMAT, HEAD_BYTES, PACKED_SUMS, set_count
 from labelward.he.lattice.words import pack, packed_size
-from labelward.he.threads import run_in_threads
+from labelward.he.threads import even_chunks, run_in_threads, threads_each
 from labelward.rng import SecureRandom
 
 if TYPE_CHECKING:
@@ -56,8 +55,8 @@ def seal(
     packed = np.empty((-(-cells // PACKED), sets, n), dtype=np.int64)
     sealed = np.empty((cells, digits.total), dtype=np.int64)
     streams = [Stream.secret(protection) for _ in packed]  # the same however polynomials are divided among threads
-    batches = even_batches(len(packed), _WINDOWS, workers)
-    rooms, threads = _Rooms([], []), max(1, workers // max(1, len(batches)))
+    batches = even_chunks(len(packed), workers, _WINDOWS)
+    rooms, threads = _Rooms([], []), threads_each(workers, len(batches))
 
     def work(those: slice) -> None:
         part = slice(those.start * PACKED, min(those.stop * PACKED, cells))
@@ -67,14 +66,6 @@ def seal(
 
     run_in_threads(workers, work, batches)
     return bytes([FORMAT, PACKED_SUMS]) + pack(packed) + pack(sealed)
-
-
-def even_batches(polynomials: int, most: int, workers: int) -> list[slice]:
-    """Divide polynomials among pieces of work, at most ``most`` in each, so that all threads have alike."""
-    count = -(-polynomials // most)
-    count = min(polynomials, -(-count // max(1, workers)) * max(1, workers))
-    bounds = [polynomials * i // max(1, count) for i in range(count + 1)]
-    return [slice(first, last) for first, last in itertools.pairwise(bounds)]
 
 
 class _Draws(NamedTuple):

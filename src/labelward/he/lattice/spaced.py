@@ -36,9 +36,9 @@ from labelward.he.lattice.row_data import (
     set_count,
     spaced_words,
 )
-from labelward.he.lattice.sealing import borrowed, even_batches, pack_sets
+from labelward.he.lattice.sealing import borrowed, pack_sets
 from labelward.he.lattice.words import pack, unpack
-from labelward.he.threads import run_in_threads
+from labelward.he.threads import even_chunks, run_in_threads, threads_each
 from labelward.rng import SecureRandom
 
 if TYPE_CHECKING:
@@ -217,8 +217,8 @@ def seal_spaced(
     sets, k = set_count(digits, elements.secrets), digits.total
     packed = np.empty((-(-cells // together), sets, n), dtype=np.int64)
     sealed = np.empty((cells, k), dtype=np.int64)
-    batches = [(part, Stream.secret(protection)) for part in even_batches(len(packed), _POLYNOMIALS, 1)]
-    threads = max(1, workers // max(1, len(batches)))
+    batches = [(part, Stream.secret(protection)) for part in even_chunks(len(packed), 1, _POLYNOMIALS)]
+    threads = threads_each(workers, len(batches))
 
     def work(batch: tuple[slice, Stream]) -> None:
         those, stream = batch

@@ -14,7 +14,7 @@ from labelward.he.paillier.backends.gmp import loops
 from labelward.he.paillier.backends.gmp.digits import CellModulus, Limbs, scratch_for
 from labelward.he.paillier.backends.gmp.load import mpn_functions
 from labelward.he.paillier.fixed_base import digit_width, split_digits
-from labelward.he.threads import run_in_threads
+from labelward.he.threads import even_chunks, run_in_threads
 
 _BLOCK = 512  # rows that share an inversion, and whose cells stay in the second-level cache
 _MEMORY = 48 << 20  # bytes of one base's tables
@@ -44,13 +44,6 @@ def word_row_bytes(rows: Limbs, size: int) -> NDArray[np.uint8]:
     """Return rows as big-endian numbers [n, size]."""
     data: NDArray[np.uint8] = rows.view(np.uint8).reshape(len(rows), -1)[:, size - 1 :: -1]
     return data
-
-
-def even_chunks(count: int, threads: int, most: int = 1 << 30) -> list[slice]:
-    """Cut range(count) into stretches of nearly equal length for threads, none longer than ``most``."""
-    pieces = max(min(threads, count), -(-count // most))
-    pieces = -(-pieces // threads) * threads if pieces > threads else pieces
-    return [slice(count * i // pieces, count * (i + 1) // pieces) for i in range(pieces)]
 
 
 class CellArithmetic:

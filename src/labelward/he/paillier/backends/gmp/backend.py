@@ -22,7 +22,6 @@ from labelward.he.paillier.backends.gmp import loops
 from labelward.he.paillier.backends.gmp.arithmetic import (
     CellArithmetic,
     CellPowerTable,
-    even_chunks,
     from_words,
     to_word_rows,
     to_words,
@@ -33,7 +32,7 @@ from labelward.he.paillier.backends.gmp.load import MissingError, mpn_functions
 from labelward.he.paillier.column_merging import PresentRows, joint_cells
 from labelward.he.paillier.int_bytes import byte_length, read_ints, to_offset, write_ints
 from labelward.he.paillier.scheme import PublicEncryptor, plaintexts_of
-from labelward.he.threads import fill_in_threads, run_in_threads
+from labelward.he.threads import even_chunks, fill_in_threads, run_in_threads
 
 Cells = NDArray[np.uint8]
 
