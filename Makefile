@@ -50,8 +50,9 @@ demo-network: $(VENV)/.for-use
 compiled: $(VENV)/.for-development
 	@$(BIN)/python -m compileall -q -j $(JOBS) src
 
+# a file's tests run in one process, so that no two make what they share, and few compile the same kernels
 test: compiled
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
 
 test-slow: compiled
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
