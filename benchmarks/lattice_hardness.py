@@ -2,7 +2,7 @@
 
 Usage: python benchmarks/lattice_hardness.py
 
-It is no output of the lattice-estimator, which runs on SageMath and was not run. What is estimated is the primal
+It is independent of the lattice-estimator, which ``lattice_estimator.py`` runs. What is estimated is the primal
 attack (unique shortest vector, embedding of Bai and Galbraith) by the condition of Alkim, Ducas, Pöppelmann and
 Schwabe, *Post-quantum key exchange*, USENIX Security 2016, section 6.3: block size b succeeds if
 

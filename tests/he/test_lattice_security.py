@@ -257,3 +257,11 @@ def test_the_page_has_the_estimate_that_the_program_prints() -> None:
         assert line in page
     assert found["estimate"](4096, 98.0).core_classical > found["estimate"](4096, 109.0).core_classical > 90
     assert math.log2(Q) < 98
+
+
+def test_the_estimate_is_that_of_the_lattice_estimator() -> None:
+    """Its block sizes of the primal attack (usvp) with the engine's modulus, and with the standard's bound."""
+    estimate = runpy.run_path(str(ROOT / "benchmarks" / "lattice_hardness.py"))["estimate"]
+    assert [estimate(4096, bits).block for bits in (98.0, 109.0)] == [382, 327]
+    assert estimate(4096, 98.0).core_classical == pytest.approx(111.5, abs=0.1)
+    assert estimate(4096, 98.0).classical == pytest.approx(143.9, abs=0.1)

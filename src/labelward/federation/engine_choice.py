@@ -29,11 +29,7 @@ AUTO = "auto"
 #: The engines between which ``auto`` decides, the one that needs no conditions first.
 CANDIDATES = ("paillier", "lattice")
 #: What must be there before the lattice engine is chosen.
-OPEN = (
-    "the result of the lattice-estimator",
-    "an outside reading of its security page",
-    "one release in which it is an option",
-)
+OPEN = ("an outside reading of its security page", "one release in which it is an option")
 
 
 @dataclass(frozen=True, kw_only=True)
