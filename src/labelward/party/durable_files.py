@@ -7,10 +7,30 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 PARTIAL = ".partial"
 """Ending of a file that is being written."""
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file of mode 0600 that replaces ``path`` at the end, at once, and is removed after an error.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    partial = path.with_name(path.name + PARTIAL)
+    try:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            yield file
+        partial.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise
 
 
 def write_complete(path: Path, *parts: bytes) -> None:
@@ -19,18 +39,11 @@ def write_complete(path: Path, *parts: bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    partial = path.with_name(path.name + PARTIAL)
-    try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise
+    with replacing(path) as file:
+        for part in parts:
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def flush(path: Path) -> None:

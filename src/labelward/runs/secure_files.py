@@ -12,7 +12,7 @@ from typing import BinaryIO
 import msgspec
 
 from labelward.errors import OutputError
-from labelward.party.durable_files import PARTIAL, flush, write_durably
+from labelward.party.durable_files import flush, replacing, write_durably
 from labelward.party.json_file import encode_versioned
 
 LOCK_FILE = ".lock"
@@ -42,15 +42,8 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OutputError: the file cannot be written.
     """
-    partial = path.with_name(path.name + PARTIAL)
-    with output_errors(path):
-        try:
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                yield file
-            partial.replace(path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+    with output_errors(path), replacing(path) as file:
+        yield file
 
 
 def write_json(path: Path, record: msgspec.Struct) -> None:
