@@ -215,12 +215,11 @@ class PeerError(ProtocolError):
         code: Code,
         message: str | None = None,
         step: tuple[int, ...] | None = None,
-        field: str = "",
         value: Any = None,
         about: str | None = None,
     ) -> None:
         reason = quoted(reason, LONGEST_REASON)
-        super().__init__(reason, code=code, field=field, value=value)
+        super().__init__(reason, code=code, value=value)
         where = f" (message {message}, step {list(step or ())})" if message else ""
         whom = f" says of party {about!r}" if about else ""
         self.args = (f"party {peer!r}{whom}: {reason}{where}",)
@@ -235,6 +234,13 @@ class PeerDisagreementError(PeerError):
 
 class PeerRestartedError(PeerError):
     """A peer came back as a new process: the present attempt is over, and the run goes on from the last checkpoint."""
+
+
+def wrong_message(
+    peer: str, message: str, reason: str, step: tuple[int, ...] | None = None, value: Any = None
+) -> PeerError:
+    """Return the error of a message, given by its wire name, that the protocol does not allow."""
+    return PeerError(peer, reason, code="peer-message", message=message, step=step, value=value)
 
 
 class CodecError(ProtocolError):

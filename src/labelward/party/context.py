@@ -13,7 +13,15 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from labelward.errors import CodecError, EncryptionError, HandshakeError, OutputError, PeerError, ProtocolError
+from labelward.errors import (
+    CodecError,
+    EncryptionError,
+    HandshakeError,
+    OutputError,
+    PeerError,
+    ProtocolError,
+    wrong_message,
+)
 from labelward.messages.base import Message, Observation, ciphertexts, wire_name
 from labelward.messages.codec import decode, decoded_size, encode, encode_fields, redacted
 from labelward.party.checkpoint import Checkpoints
@@ -303,8 +311,7 @@ class Context:
         """Refuse a peer of which too much waits that nobody awaits: the awaited one, or any that is not held back."""
         for each in (peer,) if self._star else self.peers:
             if self._unawaited[each] > self._most_unawaited(each):
-                reason = f"sent {self._unawaited[each]} bytes that nobody awaits"
-                raise PeerError(each, reason, message=name, step=step, code="peer-message")
+                raise wrong_message(each, name, f"sent {self._unawaited[each]} bytes that nobody awaits", step)
 
     def _most_unawaited(self, peer: str) -> int:
         if self._star:
@@ -344,11 +351,9 @@ class Context:
         key = (sender, wire_name(type(message)), its_step)
         allowed = self._accepts.get(sender)
         if allowed is not None and key[1] not in allowed:
-            raise PeerError(
-                sender, "sent what its role may not send", message=key[1], step=its_step, code="peer-message"
-            )
+            raise wrong_message(sender, key[1], "sent what its role may not send", its_step)
         if key in self._waiting:
-            raise PeerError(sender, "sent the same message twice", message=key[1], step=its_step, code="peer-message")
+            raise wrong_message(sender, key[1], "sent the same message twice", its_step)
         recorded = redacted(message, bulk=self._digests)
         digest = hashlib.sha256(frame).digest()
         self.transcript.append("received", sender, key[1], its_step, encode_fields(recorded), digest)

@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import HandshakeError, PeerError, quoted
+from labelward.errors import HandshakeError, quoted, wrong_message
 from labelward.installation import version
 from labelward.messages.base import RowMask
 from labelward.messages.handshake import Hello, PairHistories, PairStart, RowIdDigests, RowSplit
@@ -217,13 +217,7 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
     with ctx.blaming(ctx.active, "Begin", _STEP):
         validation, test = (mask.unpack(len(offer.ids)) for mask in (begin.validation, begin.test))
     if (validation & test).any():
-        raise PeerError(
-            ctx.active,
-            "announced a row as a validation and a test row",
-            message="Begin",
-            step=_STEP,
-            code="peer-message",
-        )
+        raise wrong_message(ctx.active, "Begin", "announced a row as a validation and a test row", _STEP)
     sides, ids = RowMasks(validation=validation, test=test), digest_ids(theirs.nonce, offer.ids)
     digest = bound(theirs.nonce, ids, ctx.active)
     ready = RowIdDigests(bound(theirs.nonce, ids, ctx.party))
@@ -235,10 +229,10 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
     if begin.history or begin.resume:
         if (begin.resume, begin.history) not in zip(mine.checkpoints, mine.histories, strict=True):
             reason = f"requests to resume from checkpoint {begin.resume}, which {ctx.party!r} does not have"
-            raise PeerError(ctx.active, reason, message="Begin", step=_STEP, code="peer-message", value=begin.resume)
+            raise wrong_message(ctx.active, "Begin", reason, _STEP, value=begin.resume)
         if not ctx.checkpoints.has_row_split(begin.resume):
             reason = "announced other validation or test rows than when this training began"
-            raise PeerError(ctx.active, reason, message="Begin", step=_STEP, code="peer-message", value=begin.resume)
+            raise wrong_message(ctx.active, "Begin", reason, _STEP, value=begin.resume)
         exchanges = {peer: ctx.checkpoints.exchange(begin.resume, peer) for peer in (ctx.active, *partners)}
         ctx.checkpoints.discard(begin.resume)
     else:
@@ -281,7 +275,7 @@ def _stated(peer: str, what: str, number: int) -> int:
     """Return a size that a peer states of its data; :class:`PeerError` for one that no table has."""
     if not 0 <= number <= _MOST_STATED:
         reason = f"states {number} {what} where at most {_MOST_STATED} can be"
-        raise PeerError(peer, reason, message="Hello", step=_STEP, code="peer-message", value=number)
+        raise wrong_message(peer, "Hello", reason, _STEP, value=number)
     return number
 
 
@@ -321,7 +315,7 @@ def _resume_point(
     for peer, answer in answers.items():
         if len(answer.checkpoints) != len(answer.histories):
             reason = f"states {len(answer.histories)} histories of {len(answer.checkpoints)} checkpoints"
-            raise PeerError(peer, reason, message="Hello", step=_STEP, code="peer-message")
+            raise wrong_message(peer, "Hello", reason, _STEP)
         theirs[peer] = dict(zip(answer.checkpoints, answer.histories, strict=True))
     _keep_agreed(theirs, pairs)
     found = own.common(theirs)
@@ -341,7 +335,7 @@ def _keep_agreed(theirs: Mapping[str, dict[int, bytes]], pairs: Mapping[str, Map
         for partner, digests in by_partner.items():
             if len(digests) != len(theirs[peer]):
                 reason = f"states {len(digests)} histories of {len(theirs[peer])} checkpoints"
-                raise PeerError(peer, reason, message="PairHistories", step=_STEP, code="peer-message")
+                raise wrong_message(peer, "PairHistories", reason, _STEP)
             of_pair[peer, partner] = dict(zip(theirs[peer], digests, strict=True))
     for (peer, partner), found in of_pair.items():
         for number, digest in found.items():

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from labelward.errors import HandshakeError, PeerDisagreementError, PeerError
+from labelward.errors import HandshakeError, PeerDisagreementError, PeerError, wrong_message
 from labelward.messages.base import Message, wire_name
 from labelward.messages.handshake import BlindedRowIds, TwiceBlindedRowIds
 from labelward.party.context import Context
@@ -216,7 +216,7 @@ def _common(one: bytes, other: bytes) -> int:
 
 def _blame(ctx: Context, peer: str, kind: type[Message]) -> NoReturn:
     name = wire_name(kind)
-    raise PeerError(peer, "sent no points of row ids", message=name, step=_STEP, code="peer-message")
+    raise wrong_message(peer, name, "sent no points of row ids", _STEP)
 
 
 def _difference(party: str, peer: str, rows: tuple[int, int], common: Mapping[str, int]) -> HandshakeError:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data import PartyDataset
-from labelward.errors import PeerError
+from labelward.errors import wrong_message
 from labelward.kernels.binning import Binned, bin_columns
 from labelward.kernels.histogram import level_sums
 from labelward.kernels.split_search import CATEGORICAL
@@ -138,8 +138,8 @@ def received_columns(message: ColumnCodes, peer: str, rows: int, bins: int | Non
     limit = max(bins or MISSING, 1000)
     fits = len(sizes) == len(kinds) and codes.size == rows * len(sizes)
     if not fits or not np.isin(kinds, (0, CATEGORICAL)).all() or ((sizes < 1) | (sizes > limit)).any():
-        raise PeerError(peer, "sent no binned columns", message="ColumnCodes", code="peer-message")
+        raise wrong_message(peer, "ColumnCodes", "sent no binned columns")
     codes = codes.reshape(rows, len(sizes))
     if ((codes >= sizes) & (codes != MISSING)).any():
-        raise PeerError(peer, "sent a bin that its column lacks", message="ColumnCodes", code="peer-message")
+        raise wrong_message(peer, "ColumnCodes", "sent a bin that its column lacks")
     return SourceColumns(sizes, kinds, codes)

@@ -10,7 +10,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError
+from labelward.errors import wrong_message
 
 Integers = NDArray[np.int64]
 
@@ -36,7 +36,7 @@ class PairwiseMasks:
             try:
                 self._shared[peer] = private.exchange(X25519PublicKey.from_public_bytes(public))
             except (ValueError, UnsupportedAlgorithm) as error:
-                raise PeerError(peer, "sent no usable key", message=message, code="peer-message") from error
+                raise wrong_message(peer, message, "sent no usable key") from error
 
     def masked(self, values: Integers, among: Iterable[str], purpose: str) -> Integers:
         """Return values under the masks for one purpose, which must never recur; ``among``: the parties that sum."""

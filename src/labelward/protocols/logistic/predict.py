@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError
+from labelward.errors import wrong_message
 from labelward.messages.base import Array
 from labelward.messages.logistic import PredictionScores
 from labelward.party.context import HEAD, Context
@@ -51,6 +51,6 @@ def _received(ctx: Context, peer: str, model: str, number: int, rows: int) -> ND
     message = ctx.recv(peer, PredictionScores, (number,))
     if message.model != model:
         reason = f"predicts with model {message.model!r}; the share here is of {model!r}"
-        raise PeerError(peer, reason, message="PredictionScores", step=(number,), code="peer-message")
+        raise wrong_message(peer, "PredictionScores", reason, (number,))
     with ctx.blaming(peer, "PredictionScores", (number,)):
         return message.scores.value.unpack_as("int64", rows)

@@ -33,7 +33,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError
+from labelward.errors import wrong_message
 from labelward.he import Engine
 from labelward.he.base import CipherBlock, Layout, PrivateKey, PublicKey
 from labelward.messages.base import Array
@@ -156,7 +156,7 @@ class ActiveTraining:
         count = self.ctx.recv(peer, LogisticReady, ()).columns
         if not 1 <= count <= MOST_COLUMNS:
             reason = f"has {count} encoded columns; 1 to {MOST_COLUMNS} are possible"
-            raise PeerError(peer, reason, message="LogisticReady", step=(), code="peer-message", value=count)
+            raise wrong_message(peer, "LogisticReady", reason, (), value=count)
         sums = BatchSums(self.own.params.most_rows(len(self.labels)))
         form, (wide, values) = engine.ciphertext_format(sums.layout, bits), sums.shape(count)
         self.ctx.expect(peer, form.sum_bytes(wide * values) + _DESCRIBED)
@@ -185,8 +185,7 @@ def _decrypted(
 ) -> Integers:
     """Return the masked sums of a peer; PeerError where the block has another layout or shape."""
     if not isinstance(block, CipherBlock) or block.layout != layout or block.shape != shape:
-        reason = "sent sums of another layout or shape"
-        raise PeerError(peer, reason, message="MaskedProducts", step=step, code="peer-message")
+        raise wrong_message(peer, "MaskedProducts", "sent sums of another layout or shape", step)
     return private.decrypt(block)
 
 
@@ -227,8 +226,7 @@ def _answer(ctx: Context, own: OwnWeights, public: PublicKey, step: Step, rows: 
     block = ctx.recv(ctx.active, EncryptedResiduals, step).rows
     with ctx.phase("add"), ctx.blaming(ctx.active, "EncryptedResiduals", step):
         if not isinstance(block, CipherBlock) or block.layout != sums.layout or block.shape != (len(rows),):
-            reason = "sent residuals of another layout or number"
-            raise PeerError(ctx.active, reason, message="EncryptedResiduals", step=step, code="peer-message")
+            raise wrong_message(ctx.active, "EncryptedResiduals", "sent residuals of another layout or number", step)
         by_digit = public.rows(block).group_sums(sums.groups(codes), sums.shape(1)[1]).rerandomize()
     with ctx.phase("mask"):
         masks = sums.masks(codes.shape[1], ctx.protection)

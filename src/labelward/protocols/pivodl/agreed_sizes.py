@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from labelward.errors import PeerError
+from labelward.errors import wrong_message
 from labelward.he.base import CiphertextFormat
 from labelward.messages.pivodl import ColumnCodes, OfferedColumns
 from labelward.party.context import HEAD, Context
@@ -35,7 +35,7 @@ def checked_offer(peer: str, offered: OfferedColumns, bins: int | None) -> Offer
     possible = 0 <= columns <= MOST_COLUMNS and 0 <= widest <= max(bins or MISSING, 1000)
     if not possible or not columns <= offered.bins <= columns * widest or (not columns and widest):
         reason = f"states {columns} columns with {offered.bins} bins, {widest} at most"
-        raise PeerError(peer, reason, message="PartyKeys", step=(), code="peer-message", value=columns)
+        raise wrong_message(peer, "PartyKeys", reason, (), value=columns)
     return offered
 
 

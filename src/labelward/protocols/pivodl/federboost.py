@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.errors import JobError, PeerError
+from labelward.errors import JobError, wrong_message
 from labelward.he import Counts, Engine
 from labelward.messages.base import RowMask
 from labelward.messages.federboost import ChosenBuckets, OwnSides
@@ -111,7 +111,7 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
         chosen = ctx.recv(active, ChosenBuckets, ())
         splits = chosen.splits.value
         if not all(0 <= each.column < len(own.sizes) and own.offers(each) for each in splits):
-            raise PeerError(active, "chose no bucket", message="ChosenBuckets", code="peer-message")
+            raise wrong_message(active, "ChosenBuckets", "chose no bucket")
         records = tuple(own.record(each) for each in splits)
         ctx.observe(OwnSides(tuple(RowMask.pack(record.goes_left(data.train)) for record in records)))
         return PivodlShare(

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import DataError, PeerError
+from labelward.errors import DataError, wrong_message
 from labelward.he.base import Layout
 from labelward.messages.base import Array
 from labelward.messages.pivodl import LabelTotal
@@ -115,7 +115,7 @@ def _total(ctx: Context, sums: SecureSums, values: Floats, number: int) -> float
         if number == 1 and total < 0:
             other = next(party for party in sums.holders if party != ctx.party)
             reason = "or another label holder sent a sum of squares that cannot be"
-            raise PeerError(other, reason, message="MaskedSums", step=to.step, code="peer-message")
+            raise wrong_message(other, "MaskedSums", reason, to.step)
         for peer in ctx.peers:
             ctx.send(peer, LabelTotal(ctx.policies.release_opened(Array.pack(_limbs(total)))), (number,))
     else:
@@ -124,7 +124,7 @@ def _total(ctx: Context, sums: SecureSums, values: Floats, number: int) -> float
             limbs = message.limbs.value.unpack_as("int64", _LIMBS)
         total = _number(limbs)
         if not np.array_equal(limbs, _limbs(total)) or (number == 1 and total < 0):
-            raise PeerError(opener, "sent no total of labels", message="LabelTotal", code="peer-message")
+            raise wrong_message(opener, "LabelTotal", "sent no total of labels")
     return total / _ONE
 
 

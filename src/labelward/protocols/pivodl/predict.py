@@ -14,7 +14,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from labelward.errors import DataError, PeerError
+from labelward.errors import DataError, wrong_message
 from labelward.kernels.node_rows import route_rows
 from labelward.messages.base import Array
 from labelward.messages.pivodl import MaskedMargins, PartyKeys, ReachedLeaves, SplitSides
@@ -94,7 +94,7 @@ def received_sides(ctx: Context, share: PivodlShare, peer: str, rows: int, step:
     records = share.record_count(share.parties.index(peer))
     size = records * rows
     if (message.records, message.rows, len(message.bits)) != (records, rows, (size + 7) // 8):
-        raise PeerError(peer, "answered for other splits or rows", message="SplitSides", step=step, code="peer-message")
+        raise wrong_message(peer, "SplitSides", "answered for other splits or rows", step)
     bits = np.unpackbits(np.frombuffer(message.bits, np.uint8), count=size, bitorder="little")
     return bits.view(np.bool_).reshape(records, rows)
 
@@ -127,13 +127,13 @@ def _kept(share: PivodlShare, leaves: Leaves, party: str, rows: int, asker: str)
     """Return the summed weights of the leaves that rows reach at a keeper, in fixed point: int64 [rows]."""
     mine = share.parties.index(party)
     if leaves.shape != (len(share.trees), rows):
-        raise PeerError(asker, "asks for other rows", message="ReachedLeaves", code="peer-message")
+        raise wrong_message(asker, "ReachedLeaves", "asks for other rows")
     total = np.zeros(rows)
     for tree, reached in zip(share.trees, leaves, strict=True):
         here = reached >= 0
         keepers = np.array(tree.keepers)
         if (reached[here] >= len(keepers)).any() or not np.isin(keepers[reached[here]], (mine, PUBLIC)).all():
-            raise PeerError(asker, "asks for leaves of others", message="ReachedLeaves", code="peer-message")
+            raise wrong_message(asker, "ReachedLeaves", "asks for leaves of others")
         total[here] += np.array(tree.weights)[reached[here]]
     scaled = np.rint(total * _ONE)
     if (np.abs(scaled) >= 2.0**62).any():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labelward.errors import PeerError
+from labelward.errors import wrong_message
 from labelward.messages.base import RowMask
 from labelward.messages.pivodl import NodeBins
 from labelward.party.context import Context
@@ -48,13 +48,13 @@ def hear_bins(ctx: Context, peer: str, known: SourceColumns, places: list[Intege
     codes = np.full((known.codes.shape[0], len(known.sizes)), MISSING, dtype=np.uint16)
     masks = iter(message.bins)
     if len(message.bins) != len(places) * int(known.sizes.sum()):
-        raise PeerError(peer, "sent other bins", message="NodeBins", step=step, code="peer-message")
+        raise wrong_message(peer, "NodeBins", "sent other bins", step)
     for here in places:
         for column, size in enumerate(known.sizes.tolist()):
             for code in range(size):
                 with ctx.blaming(peer, "NodeBins", step):
                     inside = here[next(masks).unpack(len(here))]
                 if (codes[inside, column] != MISSING).any():
-                    raise PeerError(peer, "put a row into two bins", message="NodeBins", step=step, code="peer-message")
+                    raise wrong_message(peer, "NodeBins", "put a row into two bins", step)
                 codes[inside, column] = code
     return known._replace(codes=codes)

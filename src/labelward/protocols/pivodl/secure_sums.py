@@ -17,7 +17,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError
+from labelward.errors import wrong_message
 from labelward.he.base import Counts, Engine, Layout, PrivateKey, PublicKey
 from labelward.messages.base import Array
 from labelward.messages.pivodl import MaskedSums, OfferedColumns, OwnSums, PartyKeys, TotalSums
@@ -88,7 +88,7 @@ class SecureSums:
         self._publics: dict[str, PublicKey] = {}
         for peer, each in keys.items():
             if (each.sums is None) != (engine is None):
-                raise PeerError(peer, "sent another kind of key", message="PartyKeys", code="peer-message")
+                raise wrong_message(peer, "PartyKeys", "sent another kind of key")
             if engine is not None and each.sums is not None:
                 with ctx.blaming(peer, "PartyKeys", ()):
                     self._publics[peer] = engine.public_for_sums(
@@ -161,5 +161,5 @@ class SecureSums:
 
     def _checked(self, peer: str, block: Any, layout: Layout, shape: tuple[int, int, int] | None) -> Any:
         if getattr(block, "layout", None) != layout or (shape is not None and block.shape != shape[:2]):
-            raise PeerError(peer, "sent sums of another layout or shape", message="OwnSums", code="peer-message")
+            raise wrong_message(peer, "OwnSums", "sent sums of another layout or shape")
         return block

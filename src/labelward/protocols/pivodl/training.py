@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError
+from labelward.errors import wrong_message
 from labelward.messages.base import RowMask
 from labelward.messages.pivodl import (
     ColumnCodes,
@@ -86,7 +86,7 @@ class Training:
             if self.is_holder(peer):
                 self.holding[peer] = rows
             elif rows.any():
-                raise PeerError(peer, "is no label holder, and labels rows", message="HeldRows", code="peer-message")
+                raise wrong_message(peer, "HeldRows", "is no label holder, and labels rows")
         self._check_holding()
         sizes, kinds = tuple(own.sizes.tolist()), tuple(own.kinds.tolist())
         for peer in ctx.peers:
@@ -103,22 +103,20 @@ class Training:
         own = self.holding.get(self.ctx.party, np.zeros(0, dtype=np.bool_))
         for peer, rows in self.holding.items():
             if peer != self.ctx.party and len(own) and (rows & own).any():
-                raise PeerError(peer, "labels rows that this party labels", message="HeldRows", code="peer-message")
+                raise wrong_message(peer, "HeldRows", "labels rows that this party labels")
         twice = [peer for peer, rows in self.holding.items() if (count[rows] > 1).any()]
         if twice:
             reason = f"labels rows that {' and '.join(map(repr, twice[1:]))} labels, too; one of them is wrong"
-            raise PeerError(twice[0], reason, message="HeldRows", code="peer-message")
+            raise wrong_message(twice[0], "HeldRows", reason)
         if (count == 0).any():
-            raise PeerError(
-                self.ctx.topology.coordinator, "nobody labels some rows", message="HeldRows", code="peer-message"
-            )
+            raise wrong_message(self.ctx.topology.coordinator, "HeldRows", "nobody labels some rows")
         self.params.check_holders({peer: int(rows.sum()) for peer, rows in self.holding.items()})
 
     def _columns(self, peer: str, message: ColumnCodes) -> SourceColumns:
         params, mine = self.params, len(self.held)
         told = params.exchange == "codes"
         if not matches(message, self.sums.offers[peer]):
-            raise PeerError(peer, "has other columns than it stated", message="ColumnCodes", code="peer-message")
+            raise wrong_message(peer, "ColumnCodes", "has other columns than it stated")
         found = received_columns(message, peer, mine if told else 0, params.most_bins)
         if told:
             return found

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError
+from labelward.errors import wrong_message
 from labelward.kernels.histogram import goes_left
 from labelward.kernels.node_rows import NodeRows, children, leaves_below
 from labelward.messages.base import Array, Released, RowMask
@@ -174,7 +174,7 @@ class Tree:
         """Refuse sums of a source's bins, counts int64 [nodes, cells], that are of other rows than the nodes have."""
         of_columns = np.add.reduceat(counts, np.cumsum([0, *columns.sizes[:-1]]), axis=1)
         if (counts < 0).any() or (of_columns > rows[:, None]).any():
-            raise PeerError(source, "added up sums of other rows", message="TotalSums", code="peer-message")
+            raise wrong_message(source, "TotalSums", "added up sums of other rows")
 
     def _sources(self, level: list[int]) -> dict[str, SourceColumns]:
         """Return the columns of all sources, with the bins of this party's rows in the nodes of the level (step 3)."""
@@ -226,9 +226,7 @@ class Tree:
         shape = (nodes, cells.shape[0], 2, cells.shape[1])
         bits, count = self.ctx.recv(source, AllowedCandidates, step).bits, math.prod(shape)
         if len(bits) != (count + 7) // 8:
-            raise PeerError(
-                source, "allows other candidates", message="AllowedCandidates", step=step, code="peer-message"
-            )
+            raise wrong_message(source, "AllowedCandidates", "allows other candidates", step)
         flat = np.unpackbits(np.frombuffer(bits, np.uint8), count=count, bitorder="little")
         return flat.view(np.bool_).reshape(shape)
 
@@ -255,7 +253,7 @@ class Tree:
                 with ctx.blaming(peer, "BestGains", (self.tree, self.depth)):
                     gains = message.gains.value.unpack().astype(np.float64)
                 if gains.shape != (len(pairs),) or np.isnan(gains).any() or (gains == np.inf).any():
-                    raise PeerError(peer, "sent no gains", message="BestGains", code="peer-message")
+                    raise wrong_message(peer, "BestGains", "sent no gains")
             for (source, node), gain in zip(pairs, gains.tolist(), strict=True):
                 rank = (gain, -self.parties.index(source))  # ties go to the first party
                 if gain > 0 and rank > best.get(node, (0.0, -len(self.parties))):
@@ -284,10 +282,10 @@ class Tree:
             answers = ctx.recv(peer, WinningCandidates, step).candidates.value
             own = self.training.own
             if len(answers) != len(nodes) or not all(answers):
-                raise PeerError(peer, "named no candidates", message="WinningCandidates", code="peer-message")
+                raise wrong_message(peer, "WinningCandidates", "named no candidates")
             for node, named in zip(nodes, answers, strict=True):
                 if not all(0 <= each.column < len(own.sizes) and own.offers(each) for each in named):
-                    raise PeerError(peer, "named no candidate", message="WinningCandidates", code="peer-message")
+                    raise wrong_message(peer, "WinningCandidates", "named no candidate")
                 first = own.first(named)
                 chosen[node] = (first, named.index(first))
         return chosen
@@ -366,14 +364,14 @@ class Tree:
             return {node: (leaves[node], own[node]) for node in nodes}
         message = ctx.recv(source, ChildRows, step)
         if len(message.leaves) != len(nodes) or len(message.left.value) != len(nodes):
-            raise PeerError(source, "told of other nodes", message="ChildRows", step=step, code="peer-message")
+            raise wrong_message(source, "ChildRows", "told of other nodes", step)
         found: dict[int, tuple[tuple[bool, bool], NDArray[np.bool_]]] = {}
         for node, flags, packed in zip(nodes, message.leaves, message.left.value, strict=True):
             total = int((self.at == node).sum()) if all(flags) else self.rows.size(node)
             with ctx.blaming(source, "ChildRows", step):
                 mask = packed.unpack(total)
             if not all(flags) and self._leaf_flags(mask) != flags:
-                raise PeerError(source, "calls a node a leaf", message="ChildRows", step=step, code="peer-message")
+                raise wrong_message(source, "ChildRows", "calls a node a leaf", step)
             found[node] = (flags, mask)
         return found
 
@@ -427,7 +425,7 @@ class Tree:
                 weights = message.weights.value.unpack().astype(np.float64)
             ended = self._labeled(ctx.party, ended)
             if weights.shape != (len(ended), 2):
-                raise PeerError(peer, "sent other weights", message="ChildTotals", step=step, code="peer-message")
+                raise wrong_message(peer, "ChildTotals", "sent other weights", step)
         for node, sums in zip(going_on, totals, strict=True):
             left, right = children(node)
             self.totals[left], self.totals[right] = sums, self.totals[node] - sums
@@ -467,10 +465,10 @@ class Tree:
         k, left = self.fixed.numbers.k, {}
         places = self.ctx.recv(source, ChosenCandidates, (self.tree, self.depth)).places
         if len(places) != len(nodes):
-            raise PeerError(source, "chose for other nodes", message="ChosenCandidates", code="peer-message")
+            raise wrong_message(source, "ChosenCandidates", "chose for other nodes")
         for node, place in zip(nodes, places, strict=True):
             if not 0 <= place < len(decided[source, node].left):
-                raise PeerError(source, "chose no candidate", message="ChosenCandidates", code="peer-message")
+                raise wrong_message(source, "ChosenCandidates", "chose no candidate")
             left[node] = decided[source, node].left[place]
         totals = np.stack([left[node] for node in going_on]) if going_on else np.zeros((0, k), dtype=np.int64)
         weights = np.zeros((0, 2))

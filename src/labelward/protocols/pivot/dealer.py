@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from labelward.errors import PeerError
+from labelward.errors import wrong_message
 from labelward.he.base import Engine, KeyPart, PublicMaterial
 from labelward.messages.base import Array
 from labelward.messages.pivot import (
@@ -83,14 +83,14 @@ def deal(ctx: Context, parties: tuple[str, ...], offer: KeyTerms | None) -> str:
         try:
             sealed = _cipher(own, received[party].key, party).encrypt(_NONCE, seed + part, party.encode())
         except ValueError as error:
-            raise PeerError(party, "sent no usable key", message="DealerExchange", code="peer-message") from error
+            raise wrong_message(party, "DealerExchange", "sent no usable key") from error
         ctx.send(party, DealtParcel(model, material, key, sealed), ())
     number = 0
     while not isinstance(request := ctx.recv(first, (DealRequest, DealEnd), (number,)), DealEnd):
         assert isinstance(request, DealRequest)
         kinds, counts = request.kinds, request.counts.value
         if len(kinds) != len(counts) or not {*kinds} <= KINDS.keys() or not all(0 <= n <= MOST for n in counts):
-            raise PeerError(first, "asks for no shares", message="DealRequest", step=(number,), code="peer-message")
+            raise wrong_message(first, "DealRequest", "asks for no shares", (number,))
         with ctx.phase("deal"):
             needed = zip(kinds, counts, strict=True)
             found = [corrections(seeds, kind, (number << 8) + at, n) for at, (kind, n) in enumerate(needed)]
@@ -116,16 +116,16 @@ def receive(ctx: Context, dealer: str, offer: KeyTerms | None, model: str = "") 
     try:
         opened = _cipher(own, parcel.key, ctx.party).decrypt(_NONCE, parcel.sealed, ctx.party.encode())
     except (InvalidTag, ValueError) as error:
-        raise PeerError(dealer, "sent a damaged parcel", message="DealtParcel", code="peer-message") from error
+        raise wrong_message(dealer, "DealtParcel", "sent a damaged parcel") from error
     seed, secret = opened[:KEY_BYTES], opened[KEY_BYTES:]
     if len(seed) != KEY_BYTES or (parcel.material is None) != (offer is None):
-        raise PeerError(dealer, "sent another kind of parcel", message="DealtParcel", code="peer-message")
+        raise wrong_message(dealer, "DealtParcel", "sent another kind of parcel")
     part = None
     if offer is not None and parcel.material is not None:
         with ctx.blaming(dealer, "DealtParcel", ()):
             part = offer.engine.key_part(parcel.material, secret, protection=ctx.protection, insecure=offer.insecure)
         if part.public.bits != offer.engine.key_bits(offer.bits):
-            raise PeerError(dealer, "dealt a key of another size", message="DealtParcel", code="peer-message")
+            raise wrong_message(dealer, "DealtParcel", "dealt a key of another size")
     return Dealt(parcel.model, seed, part)
 
 

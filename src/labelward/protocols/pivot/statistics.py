@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError
+from labelward.errors import PeerError, wrong_message
 from labelward.he.base import CipherBlock, KeyPart, Layout
 from labelward.messages.base import CipherDigest
 from labelward.messages.pivot import MaskedStatistics, PartialDecryptions, SumMasks
@@ -140,7 +140,7 @@ class Statistics:
             parts = ctx.recv(peer, PartialDecryptions, step).parts
             if len(parts) != len(partials[0]):  # of other faults nobody can tell whose they are
                 reason = f"sent {len(parts)} bytes of its part where {len(partials[0])} are due"
-                raise PeerError(peer, reason, message="PartialDecryptions", step=step, code="peer-message")
+                raise wrong_message(peer, "PartialDecryptions", reason, step)
             partials.append(parts)
         with ctx.phase("decrypt"), ctx.blaming(self._mpc.peers[0], "PartialDecryptions", step):
             opened: Words = self._part.combine(masked, partials)[0].view(np.uint64)

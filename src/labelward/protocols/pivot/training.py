@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError
+from labelward.errors import wrong_message
 from labelward.he.base import CipherBlock
 from labelward.kernels.node_rows import children, depth_of, leaves_below
 from labelward.kernels.split_search import CATEGORICAL
@@ -147,7 +147,7 @@ class TreeTraining:
         limit = max(self.params.most_bins or MISSING, 1000)
         fits = len(sizes) == len(kinds) and np.isin(kinds, (0, CATEGORICAL)).all()
         if not fits or ((sizes < 1) | (sizes > limit)).any():
-            raise PeerError(peer, "offers no columns", message="SplitOffers", code="peer-message")
+            raise wrong_message(peer, "SplitOffers", "offers no columns")
         return Offers(sizes, kinds == CATEGORICAL)
 
     def _exchange_labels(self, labels: Integers | None) -> CipherBlock:
@@ -157,7 +157,7 @@ class TreeTraining:
             first = self.mpc.parties[0]
             message = ctx.recv(first, LabelRows, step)
             if not 2 <= message.classes <= MOST_CLASSES:
-                raise PeerError(first, "has too few or many classes", message="LabelRows", code="peer-message")
+                raise wrong_message(first, "LabelRows", "has too few or many classes")
             self.classes = message.classes
             self._layout = statistics_layout(self.params, self._rows, self.classes, len(self.mpc.parties))
             return checked_block(first, message.rows, (self._rows,), self._layout)
@@ -268,7 +268,7 @@ class TreeTraining:
         )
 
     def _refuse(self, message: str) -> None:
-        raise PeerError(self.mpc.parties[0], "told what is no tree", message=message, code="peer-message")
+        raise wrong_message(self.mpc.parties[0], message, "told what is no tree")
 
 
 def shared_arithmetic(ctx: Context, dealer: str, dealt: Dealt) -> SharedArithmetic:

@@ -36,7 +36,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import DataError, PeerError
+from labelward.errors import DataError, wrong_message
 from labelward.he.base import Layout, LevelWork, PrivateKey
 from labelward.kernels.gain import leaf_weights
 from labelward.kernels.histogram import row_range, row_sums
@@ -694,14 +694,13 @@ class TreeGrower:
         step = (self.plan.seen_as[peer], self.depth)
         answer = self.ctx.recv(peer, SplitMasks, step)
         if tuple(split.node for split in answer.splits.value) != tuple(mine):
-            reason = "answered for other nodes than were chosen"
-            raise PeerError(peer, reason, message="SplitRows", step=step, code="peer-message")
+            raise wrong_message(peer, "SplitRows", "answered for other nodes than were chosen", step)
         for node, packed in ((split.node, split.left) for split in answer.splits.value):
             with self.ctx.blaming(peer, "SplitRows", step):
                 left = packed.unpack(self.rows.size(node))
             if (row_sums(self.plan.values, self.rows.rows(node)[left]) != mine[node].left).any():
                 reason = f"splits node {node} otherwise than its sums say"
-                raise PeerError(peer, reason, message="SplitRows", step=step, code="peer-message", value=node)
+                raise wrong_message(peer, "SplitRows", reason, step, value=node)
             self._split_rows(node, left)
             self.hooks.learned(peer, node, self._spaces(node))
 

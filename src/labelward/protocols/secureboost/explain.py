@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import DataError, PeerError, quoted
+from labelward.errors import DataError, quoted, wrong_message
 from labelward.kernels.node_rows import depth_of
 from labelward.kernels.objectives import margins_of_output
 from labelward.kernels.shap import add_shapley_values, coalition_weights
@@ -96,10 +96,10 @@ def columns_active(ctx: Context, share: ModelShare) -> Features:
         numbers, width = answer.numbers, len(set(answer.numbers))
         if len(numbers) != share.records_of(peer) or numbers != _numbered(numbers):
             reason = f"sent columns of {len(numbers)} splits where it has {share.records_of(peer)}, or not in order"
-            raise PeerError(peer, reason, message="RecordColumns", step=(), code="peer-message", value=len(numbers))
+            raise wrong_message(peer, "RecordColumns", reason, (), value=len(numbers))
         if answer.names and len(set(answer.names)) != width:
             reason, count = f"sent {len(answer.names)} names for {width} columns, or a duplicate", len(answer.names)
-            raise PeerError(peer, reason, message="RecordColumns", step=(), code="peer-message", value=count)
+            raise wrong_message(peer, "RecordColumns", reason, (), value=count)
         names = tuple(map(quoted, answer.names)) or ("",) * width
         features[peer] = tuple(Feature(peer, number, names[number]) for number in numbers)
     return features
@@ -120,7 +120,7 @@ def columns_passive(ctx: Context, share: ModelShare, *, names: bool = False, gro
     request = ctx.recv(ctx.active, ColumnsRequest, ())
     if request.model != share.model:
         reason = f"explains model {request.model!r}; the share here is of {share.model!r}"
-        raise PeerError(ctx.active, reason, message="ColumnsRequest", step=(), code="peer-message", value=request.model)
+        raise wrong_message(ctx.active, "ColumnsRequest", reason, (), value=request.model)
     if not grouped:
         splits = len(share.own.columns)
         ctx.send(ctx.active, RecordColumns((0,) * splits, (WHOLE,) * bool(splits)), ())

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from labelward.errors import OutputError, PeerError, PolicyError, quoted
+from labelward.errors import OutputError, PolicyError, quoted, wrong_message
 from labelward.messages.explain import ExportConsent, ExportDecision, ExportRecords, ExportRequest
 from labelward.party.context import Context
 from labelward.protocols.secureboost.share import ModelShare
@@ -47,7 +47,7 @@ def export_active(ctx: Context, share: ModelShare, path: Path, *, purpose: str) 
     answers = {peer: ctx.recv(peer, ExportConsent, ()) for peer in ctx.peers}
     for peer, answer in answers.items():
         if (answer.model, answer.purpose) != (share.model, purpose):
-            raise PeerError(peer, "answered another request", message="ExportConsent", step=(), code="peer-message")
+            raise wrong_message(peer, "ExportConsent", "answered another request", ())
     refused = tuple(peer for peer, answer in answers.items() if not answer.consent)
     for peer in sorted(ctx.peers, key=lambda each: each in refused):  # who refused may end at once
         ctx.send(peer, ExportDecision(refused), ())
@@ -80,10 +80,9 @@ def export_passive(
     request = ctx.recv(ctx.active, ExportRequest, ())
     if request.model != share.model:
         reason = f"exports model {request.model!r}; the share here is of {share.model!r}"
-        raise PeerError(ctx.active, reason, message="ExportRequest", step=(), code="peer-message", value=request.model)
+        raise wrong_message(ctx.active, "ExportRequest", reason, (), value=request.model)
     if request.purpose != quoted(request.purpose, _LONGEST_PURPOSE):
-        reason = "states a purpose that cannot be shown whole"
-        raise PeerError(ctx.active, reason, message="ExportRequest", step=(), code="peer-message")
+        raise wrong_message(ctx.active, "ExportRequest", "states a purpose that cannot be shown whole", ())
     agreed = consent(request.purpose) if callable(consent) else consent
     ctx.send(ctx.active, ExportConsent(request.model, request.purpose, agreed is True), ())
     refused = ctx.recv(ctx.active, ExportDecision, ()).refused
@@ -123,4 +122,4 @@ def _check(peer: str, sent: ExportRecords, records: int) -> None:
     )
     if not fits:
         reason = f"sent {len(sent.columns)} splits where it has {records}, or impossible columns or categories"
-        raise PeerError(peer, reason, message="ExportRecords", step=(), code="peer-message", value=len(sent.columns))
+        raise wrong_message(peer, "ExportRecords", reason, (), value=len(sent.columns))

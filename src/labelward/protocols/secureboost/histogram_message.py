@@ -24,7 +24,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import CodecError, PeerError
+from labelward.errors import CodecError, PeerError, wrong_message
 from labelward.he.base import CipherBlock, Layout, PrivateKey
 from labelward.kernels.histogram import fill_cells, impossible_node, level_sums, node_counts
 from labelward.kernels.node_rows import parent, sibling
@@ -132,7 +132,7 @@ class HistogramRequest:
     def error(self, reason: str, part: int, value: int | None = None) -> PeerError:
         """Return the error of an answer that does not match the request."""
         step = (self.tree, self.depth, part)
-        return PeerError(self.peer, reason, message="LevelSums", step=step, code="peer-message", value=value)
+        return wrong_message(self.peer, "LevelSums", reason, step, value=value)
 
 
 def nodes_to_sum(wanted: Sequence[int], size: Mapping[int, int], *, subtract: bool) -> tuple[int, ...]:

@@ -13,13 +13,13 @@ that follow from the others, are left out (:mod:`.histogram_message`); rows arri
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError
+from labelward.errors import wrong_message
 from labelward.he.base import SPACINGS, EncryptedRows, EncryptedSums, PublicKey
 from labelward.kernels.bin_merging import count_bins, merged_codes
 from labelward.kernels.histogram import groups
@@ -105,13 +105,13 @@ def train_passive(
         if isinstance(message, TrainingEnd):
             if message.trees != tree or not 0 <= message.records <= len(ledger):
                 reason = f"ends after {message.trees} trees where there were {tree}, or keeps {message.records} splits"
-                raise _error(ctx, reason, "TrainingEnd", (tree,), message.trees)
+                raise wrong_message(ctx.active, "TrainingEnd", reason, (tree,), message.trees)
             ctx.progress("trees", tree, tree)
             return ledger.records().first(message.records), before[1] + tree
         start = cast("TreeStart", message)
         if tree + start.together > most:
             reason = f"starts {tree + start.together} trees where the job has {most} at most"
-            raise _error(ctx, reason, "TreeStart", (tree,), tree + start.together)
+            raise wrong_message(ctx.active, "TreeStart", reason, (tree,), tree + start.together)
         last, known = tree, len(ledger)
         tree += training.grow(start, tree)
         keep = _KEPT_CHECKPOINTS if params.multi_strategy == "one_output_per_tree" else None
@@ -220,7 +220,7 @@ class _Training:
         first = len(self.ledger)
         if not 1 <= start.together <= (self.binner.params.trees_at_once if self.forest else 1):
             reason = f"starts {start.together} trees at once"
-            raise _error(self.ctx, reason, "TreeStart", (number,), start.together)
+            raise wrong_message(self.ctx.active, "TreeStart", reason, (number,), start.together)
         trees = [self._begin(start, number)]
         for other in range(number + 1, number + start.together):
             trees.append(self._begin(self.ctx.recv(self.ctx.active, TreeStart, (other,)), other))
@@ -237,17 +237,17 @@ class _Training:
     def _begin(self, start: TreeStart, number: int) -> _Tree:
         ctx, name, step = self.ctx, "TreeStart", (number,)
         if start.tree != number:
-            raise _error(ctx, f"starts tree {start.tree} where {number} is due", name, step, start.tree)
+            raise wrong_message(ctx.active, name, f"starts tree {start.tree} where {number} is due", step, start.tree)
         with ctx.blaming(ctx.active, name, step):
             sample = np.flatnonzero(start.rows.value.unpack(self.training))
         repeats = np.frombuffer(start.repeats, dtype=np.uint8) if start.repeats else np.ones(len(sample), np.uint8)
         if start.repeats and not self.binner.params.replace:
-            raise _error(ctx, "sent repeats of rows, which are drawn without replacement", name, step)
+            raise wrong_message(ctx.active, name, "sent repeats of rows, which are drawn without replacement", step)
         if len(repeats) != len(sample) or not repeats.all() or repeats.sum() > self.training:
-            raise _error(ctx, "sent repeats of other rows than the tree's", name, step)
+            raise wrong_message(ctx.active, name, "sent repeats of other rows than the tree's", step)
         if start.gradients is not None or not len(sample):
             reason = "starts a tree without rows" if start.gradients is None else "sent gradients out of place"
-            raise _error(ctx, reason, name, step)
+            raise wrong_message(ctx.active, name, reason, step)
         counts = np.zeros(self.training, dtype=np.uint8)
         counts[sample] = repeats
         encrypted = self.forest_rows
@@ -264,7 +264,7 @@ class _Training:
             self._split_rows(tree, split, "Level", step, depth - 1)
         self._check_nodes(tree, level.build, step)
         if level.spacing not in (0, *SPACINGS) or (level.spacing and not (level.build and depth)):
-            raise _error(ctx, "sends rows of a level again out of place", "Level", step, level.spacing)
+            raise wrong_message(ctx.active, "Level", "sends rows of a level again out of place", step, level.spacing)
         if not level.build:
             return False
         slots = len(level.build)
@@ -328,13 +328,13 @@ class _Training:
         """Refuse to sum anything but leaves of this depth, each once."""
         ctx, depth = self.ctx, step[1]
         if list(nodes) != sorted(set(nodes)):
-            raise _error(ctx, "asks for sums of nodes out of order", "Level", step, nodes)
+            raise wrong_message(ctx.active, "Level", "asks for sums of nodes out of order", step, nodes)
         for node in nodes:
             if node not in tree.rows or depth_of(node) != depth:
                 reason = f"asks for sums of node {node}, which is no leaf of depth {depth}"
-                raise _error(ctx, reason, "Level", step, node)
+                raise wrong_message(ctx.active, "Level", reason, step, node)
         if nodes and depth >= self.binner.params.depth:
-            raise _error(ctx, f"asks for sums at depth {depth}", "Level", step, depth)
+            raise wrong_message(ctx.active, "Level", f"asks for sums at depth {depth}", step, depth)
 
     def _rows_to_sum(self, tree: _Tree, level: LevelRequest) -> tuple[IncomingRows, NDArray[np.int32] | slice]:
         """Return the encrypted rows of which a level is summed, and which of the training rows they are."""
@@ -364,7 +364,7 @@ class _Training:
         splits = ctx.recv(ctx.active, WinningSplits, step).splits.value
         nodes = [split.node for split in splits]
         if nodes != sorted(set(nodes)):
-            raise _error(ctx, "chose splits of nodes out of order", "ChosenSplits", step, tuple(nodes))
+            raise wrong_message(ctx.active, "ChosenSplits", "chose splits of nodes out of order", step, tuple(nodes))
         slot_of = {node: position for position, node in enumerate(tree.nodes)}
         answers = []
         for split in splits:
@@ -372,7 +372,9 @@ class _Training:
             known = split.node in tree.rows and depth_of(split.node) == depth
             offered = bins.offers(slot, split.column, split.code, split.categories)
             if not known or not offered or split.record != len(self.ledger):
-                raise _error(ctx, f"chose a split that was not offered: {split}", "ChosenSplits", step, split)
+                raise wrong_message(
+                    ctx.active, "ChosenSplits", f"chose a split that was not offered: {split}", step, split
+                )
             whole = split if split.node not in tree.cells else _whole_cells(split, tree.cells[split.node], bins)
             tree.split_by[split.node] = split.column
             left = RowMask.pack(tree.binner.split(bins, slot, tree.rows.rows(split.node), whole, self.ledger))
@@ -400,11 +402,11 @@ class _Training:
         node = split.node
         if node not in tree.rows or depth_of(node) != depth:
             reason = f"sent a split of node {node}, which is no leaf of depth {depth}"
-            raise _error(self.ctx, reason, name, step, node)
+            raise wrong_message(self.ctx.active, name, reason, step, node)
         with self.ctx.blaming(self.ctx.active, name, step):
             left = split.left.unpack(tree.rows.size(node))
         if left.all() or not left.any():
-            raise _error(self.ctx, f"leaves a side of node {node} without rows", name, step, node)
+            raise wrong_message(self.ctx.active, name, f"leaves a side of node {node} without rows", step, node)
         tree.rows.split(node, left)
 
 
@@ -432,7 +434,3 @@ def _whole_cells(split: WinningSplit, cells: NDArray[np.int32], bins: LevelBins)
     if own[-1] < len(own) - 1:  # rows without a value lie in a cell
         whole = msgspec.structs.replace(whole, missing_left=bool(goes[-1]))
     return whole
-
-
-def _error(ctx: Context, reason: str, message: str, step: tuple[int, ...], value: Any = None) -> PeerError:
-    return PeerError(ctx.active, reason, message=message, step=step, code="peer-message", value=value)

@@ -16,12 +16,12 @@ A passive party serves both: the request says which it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import InputError, PeerError, PolicyError, unknown_name
+from labelward.errors import InputError, PolicyError, unknown_name, wrong_message
 from labelward.kernels.node_rows import depth_of, route_rows
 from labelward.kernels.objectives import margins_of_output, objective
 from labelward.messages.base import RowMask, wire_name
@@ -101,16 +101,16 @@ def predict_passive(ctx: Context, share: ModelShare, x: Floats) -> None:
         name = wire_name(type(request))
         if request.model != share.model:
             reason = f"predicts with model {request.model!r}; the share here is of {share.model!r}"
-            raise _error(ctx.active, reason, name, (number,), request.model)
+            raise wrong_message(ctx.active, name, reason, (number,), request.model)
         if request.start == request.stop and isinstance(request, PredictRequest):
             return
         rows = request.stop - request.start
         if not 0 <= request.start < request.stop <= len(x):
             reason = f"asks for rows {request.start} to {request.stop} of {len(x)}"
-            raise _error(ctx.active, reason, name, (number,), (request.start, request.stop))
+            raise wrong_message(ctx.active, name, reason, (number,), (request.start, request.stop))
         if rows > most:
             reason = f"asks for {rows} rows at once, which are more than {most}"
-            raise _error(ctx.active, reason, name, (number,), rows)
+            raise wrong_message(ctx.active, name, reason, (number,), rows)
         here = x[request.start : request.stop]
         if isinstance(request, PredictRequest):
             answers = _all_sides(share.own, here)
@@ -126,7 +126,7 @@ def unpack_answers(peer: str, answers: PredictAnswers, records: int, rows: int) 
     size = records * rows
     if (answers.records, answers.rows) != (records, rows) or len(answers.bits) != (size + 7) // 8:
         reason = f"answered for {answers.records} splits and {answers.rows} rows where it has {records} and {rows}"
-        raise _error(peer, reason, "PredictAnswers", None, (answers.records, answers.rows))
+        raise wrong_message(peer, "PredictAnswers", reason, value=(answers.records, answers.rows))
     bits = np.unpackbits(np.frombuffer(answers.bits, np.uint8), count=size, bitorder="little")
     return bits.view(np.bool_).reshape(records, rows)
 
@@ -154,7 +154,7 @@ def sides_of(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[str, Bi
             reason = (
                 f"answered for {len(bits)} splits and {bits.shape[1]} rows; record {record} of {rows} rows is asked"
             )
-            raise _error(parties[owner], reason, "PredictAnswers", None)
+            raise wrong_message(parties[owner], "PredictAnswers", reason)
         sides[split] = bits[record]
     return sides
 
@@ -307,7 +307,7 @@ class _Descent:
         total = sum(counts)
         if answers.count != total or len(answers.bits) != (total + 7) // 8:
             reason = f"answered for {answers.count} rows at its splits where {total} were asked"
-            raise _error(peer, reason, "PathAnswers", step, answers.count)
+            raise wrong_message(peer, "PathAnswers", reason, step, answers.count)
         bits = np.unpackbits(np.frombuffer(answers.bits, np.uint8), count=total, bitorder="little").view(np.bool_)
         for (number, split), sides in zip(splits, np.split(bits, np.cumsum(counts)[:-1]), strict=True):
             self._move(number, split, sides)
@@ -334,14 +334,14 @@ def _path_sides(
     """Return for each record of the request and each of its rows whether the row goes left, one after the other."""
     name, step, asked = "PathRequest", (number,), request.records
     if list(asked) != sorted(set(asked)):
-        raise _error(ctx.active, "asks for splits out of order", name, step, asked)
+        raise wrong_message(ctx.active, name, "asks for splits out of order", step, asked)
     if len(request.rows.value) != len(asked):
         reason = f"asks for {len(asked)} splits and the rows of {len(request.rows.value)}"
-        raise _error(ctx.active, reason, name, step, len(asked))
+        raise wrong_message(ctx.active, name, reason, step, len(asked))
     sides = [np.zeros(0, np.bool_)]
     for record, rows in zip(asked, request.rows.value, strict=True):
         if not 0 <= record < len(own.columns):
-            raise _error(ctx.active, f"asks for split {record} of {len(own.columns)}", name, step, record)
+            raise wrong_message(ctx.active, name, f"asks for split {record} of {len(own.columns)}", step, record)
         with ctx.blaming(ctx.active, name, step):
             mask = rows.unpack(len(x))
         codes = own.categories.get(record)
@@ -354,7 +354,3 @@ def _path_sides(
 
 def _packed(bits: Bits) -> bytes:
     return np.packbits(bits, bitorder="little").tobytes()
-
-
-def _error(peer: str, reason: str, message: str, step: tuple[int, ...] | None, value: Any = None) -> PeerError:
-    return PeerError(peer, reason, message=message, step=step, code="peer-message", value=value)

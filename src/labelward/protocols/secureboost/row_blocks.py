@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labelward.errors import PeerError, quoted
+from labelward.errors import quoted, wrong_message
 from labelward.he.base import CipherBlock, EncryptedRows, PublicKey
 from labelward.messages.base import wire_name
 from labelward.messages.tree import EncryptedForestRows, EncryptedLevelRows, EncryptedTreeRows
@@ -85,7 +85,7 @@ class IncomingRows:
             numbers, size = len(block.layout.bounds), len(block.data)
             reason = f"announces {numbers} numbers a row, which {size} bytes cannot hold"
         if reason or not isinstance(block, CipherBlock):
-            raise PeerError(ctx.active, reason, message=name, step=step, code="peer-message", value=value)
+            raise wrong_message(ctx.active, name, reason, step, value=value)
         with ctx.phase("prepare rows"), ctx.blaming(ctx.active, name, step):
             if self._rows is None:
                 self._rows = self._public.allocate_rows(block.layout, self.n)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from labelward.errors import HandshakeError, PeerError
+from labelward.errors import HandshakeError, PeerError, wrong_message
 from labelward.messages.base import Array, Released
 from labelward.messages.splitnn import (
     BatchEmbeddings,
@@ -170,7 +170,7 @@ def answer_requests(ctx: Context, params: SplitNet, model: str, module: nn.Modul
         elif request.start != done and request.start != request.stop:
             reason = f"asks for rows {request.start} to {request.stop} after row {done}"
         if reason:
-            raise PeerError(ctx.active, reason, message="EmbeddingRequest", step=(number,), code="peer-message")
+            raise wrong_message(ctx.active, "EmbeddingRequest", reason, (number,))
         if request.start == request.stop:
             return
         rows = as_tensor(x[request.start : request.stop], params, device)

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PeerError
+from labelward.errors import JobError, wrong_message
 from labelward.messages.splitnn import NetReady, NetStart
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement
@@ -319,9 +319,7 @@ def _wanted(ctx: Context, params: SplitNet, wanted: int) -> int:
     least = 0 if params.top and params.bottom == MODULE else 1
     agreed = params.embedding if params.top else None
     if not least <= wanted <= _MOST_OUTPUTS or agreed not in (None, wanted):
-        raise PeerError(
-            ctx.active, f"asks for {wanted} numbers a row", message="NetStart", code="peer-message", value=wanted
-        )
+        raise wrong_message(ctx.active, "NetStart", f"asks for {wanted} numbers a row", value=wanted)
     return wanted
 
 
@@ -329,12 +327,8 @@ def _size(ctx: Context, peer: str, wanted: int) -> int:
     """Return the embedding size of a peer's bottom model."""
     size = ctx.recv(peer, NetReady, _STEP).outputs
     if not 1 <= size <= _MOST_OUTPUTS or (wanted and size != wanted):
-        raise PeerError(
-            peer,
-            f"embeds in {size} numbers a row; {wanted or 'some'} are needed",
-            message="NetReady",
-            code="peer-message",
-            value=size,
+        raise wrong_message(
+            peer, "NetReady", f"embeds in {size} numbers a row; {wanted or 'some'} are needed", value=size
         )
     return size
 
