@@ -86,8 +86,7 @@ def asked(*, nodes: int = 1, above: dict[int, tuple[int, int]] | None = None) ->
     totals = np.tile(np.array([[0, 0, 60 // nodes]]), (nodes, 1))
     return HistogramRequest(
         peer="left", tree=0, depth=0, wanted=tuple(range(nodes)), nodes=tuple(range(nodes)), layout=LAYOUT, max_bins=32,
-        parents=None if above is None else parents(above), totals=totals,
-        whole=dict(enumerate(totals)), count=2,
+        parents=None if above is None else parents(above), totals=dict(enumerate(totals)), count=2,
         range_of=dict.fromkeys(range(nodes), (np.full(3, -(10**6)), np.full(3, 10**6))),
     )  # fmt: skip
 

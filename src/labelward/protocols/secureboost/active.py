@@ -465,6 +465,7 @@ class TreeGrower:
         self.bounds: dict[int, Bounds] = onto.bounds if onto else {root: (-math.inf, math.inf)}
         self.bounded = onto is not None and onto.bounded  # whether any column is monotone
         self._pure: dict[int, bool] = {}  # whether all rows of a node have one class, once that was asked
+        self._ranges: dict[int, tuple[Integers, Integers]] = {}  # of the numbers of its rows, likewise
         self.splits: dict[int, OwnedSplit] = {}
         # The level that grows: its candidates, own bins, winners, and the rows that these send left.
         self.candidates: dict[str, PartyCandidates] = {}
@@ -548,8 +549,7 @@ class TreeGrower:
             layout=msgspec.structs.replace(layout, spacing=spacing) if spacing else layout,
             max_bins=len(plan.values) if params.candidates == "all" else params.bins,
             parents=self._parents(peer),
-            totals=np.stack([row_sums(plan.values, self.rows.rows(node)) for node in nodes]),
-            whole={node: self.totals[node] for node in wanted},
+            totals={node: self.totals[node] for node in {*wanted, *nodes}},
             range_of={node: self._range(node) for node in wanted},
             count=plan.finder.numbers.count,
             columns=self.training.columns.get(peer),
@@ -557,7 +557,9 @@ class TreeGrower:
 
     def _range(self, node: int) -> tuple[Integers, Integers]:
         """Return the least and the largest of each number among a node's rows, int64 [k], each row as drawn once."""
-        return row_range(self.plan.draft.encoded.values, self.rows.rows(node))
+        if node not in self._ranges:
+            self._ranges[node] = row_range(self.plan.draft.encoded.values, self.rows.rows(node))
+        return self._ranges[node]
 
     def _parents(self, owner: str) -> PartyHistograms | None:
         """Return a party's histograms of the level above."""

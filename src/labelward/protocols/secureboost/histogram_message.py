@@ -98,8 +98,7 @@ class HistogramRequest:
         nodes: the nodes that are to be summed, from which those of all wanted nodes follow.
         max_bins: of an ordered column.
         parents: the peer's histograms of the level above; None at its first level of the tree.
-        totals: int64 [nodes, k] of all rows of ``nodes``.
-        whole: by node, int64 [k], of all rows of each wanted node.
+        totals: by node, int64 [k], of all rows of each node that is wanted or to be summed.
         range_of: by node, the least and the largest that each number is in one of its rows: int64 [k] both.
         count: which of the k numbers counts rows.
         columns: the most that the peer has, as agreed; None: not agreed.
@@ -113,8 +112,7 @@ class HistogramRequest:
     layout: Layout
     max_bins: int
     parents: PartyHistograms | None
-    totals: Integers
-    whole: Mapping[int, Integers]
+    totals: Mapping[int, Integers]
     range_of: Mapping[int, tuple[Integers, Integers]]
     count: int
     columns: int | None = None
@@ -368,7 +366,7 @@ def receive_histograms(ctx: Context, request: HistogramRequest, private: Private
     if starts_of and len(starts_of) != len(columns):
         raise request.error("merged bins of some columns only", 0)
     blocks = tuple(_block(each, sums_of, sizes, kinds, starts_of) for each in group_by_width(sizes))
-    found = add_siblings(request.wanted, PartyHistograms(request.nodes, blocks), request.parents, request.whole)
+    found = add_siblings(request.wanted, PartyHistograms(request.nodes, blocks), request.parents, request.totals)
     _check_range(request, found)
     return found
 
@@ -377,7 +375,7 @@ def _check_range(request: HistogramRequest, found: PartyHistograms) -> None:
     """Refuse sums that no rows of their node have."""
     if not found.nodes:
         return
-    whole = np.stack([request.whole[node] for node in found.nodes])
+    whole = np.stack([request.totals[node] for node in found.nodes])
     least, most = (np.stack(each) for each in zip(*map(request.range_of.__getitem__, found.nodes), strict=True))
     for block in found.blocks:
         position = impossible_node(block.sums, whole, least, most, request.count)
@@ -419,7 +417,7 @@ def _receive(
     ctx: Context, request: HistogramRequest, private: PrivateKey
 ) -> Iterator[tuple[LevelHistograms, Integers, NDArray[np.bool_] | None]]:
     part, total, columns_so_far = 0, 1, 0
-    agreed = request.columns or _MAX_COLUMNS
+    agreed, totals = request.columns or _MAX_COLUMNS, np.stack([request.totals[node] for node in request.nodes])
     while part < total:
         step = (request.tree, request.depth, part)
         message = ctx.recv(request.peer, LevelHistograms, step)
@@ -441,7 +439,7 @@ def _receive(
             sealed = _sealed(request, message, part, len(mask.sent))
             with ctx.phase("decrypt"):
                 values = private.decrypt(sealed)[0]
-            sums = mask.fill(values, request.totals, request.count)
+            sums = mask.fill(values, totals, request.count)
         columns, nodes, bins, k = sums.shape
         flat = Array.pack(sums.reshape(columns, nodes * bins, k))
         ctx.observe(
