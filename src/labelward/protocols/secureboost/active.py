@@ -81,6 +81,7 @@ from labelward.protocols.secureboost.row_encoding import EncodedGradients, Level
 from labelward.protocols.secureboost.share import TrainingResult, TreeShape
 from labelward.protocols.secureboost.split_finding import BestSplit, Bounds, PartyCandidates, SplitFinder
 from labelward.protocols.secureboost.targets import (
+    OwnColumnsLearner,
     base_margins,
     check_model,
     fit_to,
@@ -172,16 +173,16 @@ class _Training:
         if checkpoint:
             targets = checkpoint.targets
         else:
-            inputs = (blocks[ctx.party].first(n), training_labels)
-            targets = prepare_targets(
-                ctx,
-                params,
-                self.hooks,
-                *inputs,
-                train=train_active,
+            learner = OwnColumnsLearner(
+                ctx=ctx,
+                params=params,
+                columns=blocks[ctx.party].first(n),
+                labels=training_labels,
                 precision=precision,
-                model=start.model,
-                validation=labels.values[n:],
+                train=train_active,
+            )
+            targets = prepare_targets(
+                ctx, params, self.hooks, training_labels, learner, model=start.model, validation=labels.values[n:]
             )
         self.schedule = [frozenset(peers) for peers in targets.schedule]
         with ctx.phase("binning"):

@@ -47,7 +47,7 @@ from labelward.policy.base import BinCounts
 from labelward.protocols.secureboost.behavior import Liar, SumLies
 from labelward.protocols.secureboost.column_binner import ColumnBinner, LevelBins, SplitLedger, TreeBinner
 from labelward.protocols.secureboost.histogram_message import CellMask, pack_starts, split_into_messages
-from labelward.protocols.secureboost.inputs import Columns
+from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.policy_hooks import merged_bins, merges_bins, release_own_sides
 from labelward.protocols.secureboost.row_blocks import IncomingRows
@@ -58,42 +58,36 @@ _KEPT_CHECKPOINTS = 256  # the active party keeps one per round, of as many tree
 
 def train_passive(
     ctx: Context,
-    params: TreeModel,
-    columns: Columns,
+    task: TrainingTask,
+    inputs: TreeInputs,
     public: PublicKey,
     *,
-    most: int,
-    expected: int = 0,
-    validation: int = 0,
     before: tuple[Records, int] = (Records(), 0),
-    resume: int | None = None,
     behavior: SumLies | None = None,
 ) -> tuple[Records, int]:
-    """Take part in training until the active party ends it.
+    """Take part in training until the active party ends it, from the agreed checkpoint if there is one.
 
     Args:
-        columns: this party's columns of the training rows, then of the validation rows, in the agreed order.
+        inputs: this party's columns, rows in the agreed order.
         public: the active party's key.
-        most: trees that this training may have (:func:`max_trees`).
-        expected: how many it has if all of them ask this party, for the progress; 0: not known.
-        validation: how many of the last rows are validation rows.
         before: the result of this function in an earlier training that continues.
-        resume: the checkpoint from which this training resumes; its number is that of the trees in which this party
-            took part.
         behavior: how it lies, if it does.
 
     Returns:
-        This party's splits, and in how many trees it took part.
+        This party's splits, and in how many trees it took part, which is a checkpoint's number.
 
     Raises:
         FileFormatError: the checkpoint is damaged.
         OutputError: a checkpoint cannot be written.
         PeerError: the active party failed, stayed silent or sent something impossible.
     """
-    rows = len(columns.x) - validation
+    params, agreed, columns = task.params, task.agreed, inputs.train
+    most = max_trees(params, len(agreed.sides.train), agreed.classes)
+    expected = expected_trees(params, agreed.classes)  # if all of them ask this party; for the progress
+    rows = len(columns.x) - inputs.validation
     with ctx.phase("binning"):
         binner = ColumnBinner(ctx.party, columns.first(rows), params, ctx.seed)
-    ledger, tree = SplitLedger(before[0]), resume or 0
+    ledger, tree = SplitLedger(before[0]), agreed.resume or 0
     for records in _load_splits(ctx, tree):
         ledger.extend(records)
     training = _Training(ctx, binner, columns, rows, public, ledger, before[1])

@@ -22,7 +22,7 @@ from labelward.protocols.secureboost.behavior import SumLies
 from labelward.protocols.secureboost.checkpointing import StartPoint, load_checkpoint
 from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
-from labelward.protocols.secureboost.passive import expected_trees, max_trees, train_passive
+from labelward.protocols.secureboost.passive import train_passive
 from labelward.protocols.secureboost.policy_hooks import check_policies
 from labelward.protocols.secureboost.predict import predict_active, predict_passive
 from labelward.protocols.secureboost.row_encoding import BLOCK_ROWS
@@ -187,18 +187,7 @@ def run_passive(
         if task.params.kind != "forest":
             predict_passive(ctx, share, train.x)
         before, grown = share.own, share.grown
-    records, grown = train_passive(
-        ctx,
-        task.params,
-        train,
-        public,
-        most=max_trees(task.params, len(task.agreed.sides.train), task.agreed.classes),
-        expected=expected_trees(task.params, task.agreed.classes),
-        validation=inputs.validation,
-        before=(before, grown),
-        resume=task.agreed.resume,
-        behavior=behavior,
-    )
+    records, grown = train_passive(ctx, task, inputs, public, before=(before, grown), behavior=behavior)
     done = ModelShare(
         kind=task.params.kind,
         model=offered.model,

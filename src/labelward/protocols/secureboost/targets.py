@@ -109,22 +109,17 @@ def prepare_targets(
     ctx: Context,
     params: TreeModel,
     hooks: PolicyHooks,
-    columns: Columns,
     labels: LabelVector,
+    learner: OwnColumnsLearner,
     *,
-    train: Train,
-    precision: int,
     model: str,
     validation: Floats,
 ) -> FittedTargets:
     """Ask the policies for targets and schedule, and record what they did.
 
     Args:
-        columns: the active party's own, of the training rows.
         labels: of the training rows.
-        train: :func:`~labelward.protocols.secureboost.active.train_active`, for policies that learn a prior from the
-            active party's own columns.
-        precision: bits after the binary point of gradients and hessians.
+        learner: for policies that learn a prior from the active party's own columns.
         model: identifier of the training.
         validation: labels of the validation rows; read only where they decide when to stop.
 
@@ -145,9 +140,7 @@ def prepare_targets(
         offset=np.zeros(len(labels.values)),
         loss=fitted.name,
         classes=classes,
-        learner=OwnColumnsLearner(
-            ctx=ctx, params=params, columns=columns, labels=labels, precision=precision, train=train
-        ),
+        learner=learner,
         draw=lambda purpose: learning(ctx.seed, ctx.party, 0, purpose),
         protection=ctx.protection,
         validation=validation if params.early_stopping_rounds else np.zeros(0),
