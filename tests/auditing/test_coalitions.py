@@ -21,7 +21,7 @@ from labelward.errors import JobError
 from labelward.federation.components import MODELS as MODEL_CLASSES
 from labelward.federation.components import attacking_parties, check_job, with_defaults
 from labelward.job import Job
-from labelward.leakage.stored_views import read_guess, score_guess
+from labelward.leakage.stored_guesses import read_guess, score_guess
 from labelward.report.page import write_report
 from labelward.runs.schema import ResultRow, read_rows, read_run
 from refusals import refused

@@ -17,7 +17,8 @@ from labelward.auditing.audit import audit
 from labelward.errors import JobError
 from labelward.federation.components import check_job, with_defaults, with_standing
 from labelward.job import Job
-from labelward.leakage.stored_views import attack_view, score_guess, write_guess
+from labelward.leakage.stored_guesses import score_guess, write_guess
+from labelward.leakage.stored_views import attack_view
 from labelward.report.page import write_report
 from labelward.runs.schema import ResultRow, read_run
 from refusals import refused

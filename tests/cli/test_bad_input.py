@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 from small_jobs import JOB, Call, refused, write_job, write_table
 
-from labelward.leakage.stored_views import read_guess
+from labelward.leakage.stored_guesses import read_guess
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from labelward.api import train
 from labelward.attacks import ATTACKS
 from labelward.attacks.base import LabelGuess
 from labelward.job import parse_job
-from labelward.leakage.stored_views import write_guess
+from labelward.leakage.stored_guesses import write_guess
 from labelward.party.view import View
 
 ASSETS = Path(__file__).parent.parent / "assets"

@@ -21,7 +21,8 @@ from labelward.federation.components import model_family, with_defaults
 from labelward.federation.predict import predict_table
 from labelward.federation.train import train_variant
 from labelward.job import ComponentSpec, Job
-from labelward.leakage.stored_views import attack_view, score_guess, write_guess
+from labelward.leakage.stored_guesses import score_guess, write_guess
+from labelward.leakage.stored_views import attack_view
 from labelward.metrics.utility import utility_scores
 from labelward.party.view import View
 from labelward.protocols.secureboost.share import ModelShare

@@ -15,7 +15,8 @@ from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.errors import DataError
 from labelward.leakage.baselines import fit_boosted, fit_logistic
 from labelward.leakage.run_attack import sample_known_rows, score_label_guess
-from labelward.leakage.stored_views import read_guess, read_known, score_guess, write_guess
+from labelward.leakage.stored_guesses import read_guess, score_guess, write_guess
+from labelward.leakage.stored_views import read_known
 from labelward.metrics.leakage import label_chance, score_labels
 from refusals import refused
 

@@ -21,14 +21,8 @@ from labelward.data import load_dataset, load_tables
 from labelward.errors import DataError, FileFormatError, JobError, OutputError
 from labelward.federation.components import with_defaults
 from labelward.leakage import stored_views
-from labelward.leakage.stored_views import (
-    AttackerKnowledge,
-    attack_view,
-    load_models,
-    read_guess,
-    score_guess,
-    write_guess,
-)
+from labelward.leakage.stored_guesses import read_guess, score_guess, write_guess
+from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_models
 from labelward.party.transcript import Transcript
 from labelward.party.view import View
 from labelward.runs.schema import ResultRow
@@ -40,7 +34,8 @@ Finished = tuple[Path, list[ResultRow]]
 ATTACK = """
 import sys
 from pathlib import Path
-from labelward.leakage.stored_views import attack_view, write_guess
+from labelward.leakage.stored_guesses import write_guess
+from labelward.leakage.stored_views import attack_view
 
 own, out = Path(sys.argv[1]), Path(sys.argv[2])
 for kind in ("clustering", "id2graph"):
@@ -50,7 +45,7 @@ for kind in ("clustering", "id2graph"):
 SCORE = """
 import json, sys
 from pathlib import Path
-from labelward.leakage.stored_views import score_guess
+from labelward.leakage.stored_guesses import score_guess
 
 out, truth = Path(sys.argv[1]), Path(sys.argv[2])
 print(json.dumps({kind: score_guess(out / kind, truth) for kind in ("clustering", "id2graph")}))

@@ -62,13 +62,8 @@ def attack_command(
 ) -> None:
     """Attack a stored view with its party's features, part of the model and known labels."""
     from labelward.attacks.base import LabelGuess
-    from labelward.leakage.stored_views import (
-        AttackerKnowledge,
-        attack_view,
-        load_models,
-        read_known,
-        write_guess,
-    )
+    from labelward.leakage.stored_guesses import write_guess
+    from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_models, read_known
     from labelward.party.joined_view import JoinedView
     from labelward.party.view import View
 
@@ -135,7 +130,7 @@ def score_command(
 ) -> None:
     """Score a guess against the true labels, or columns."""
     from labelward.leakage.stored_columns import score_stored_columns
-    from labelward.leakage.stored_views import score_guess
+    from labelward.leakage.stored_guesses import score_guess
 
     if bins is not None and (columns or view):
         raise InputError("classes have an epsilon, quantities have none", code="conflict", field="--bins", value=bins)

@@ -18,15 +18,9 @@ from labelward.data.labels import encode_labels
 from labelward.errors import DataError
 from labelward.leakage.label_model import Floats, Labels, fit_label_model
 from labelward.leakage.observational_audit import count_contradictions, epsilon_evidence
-from labelward.leakage.stored_columns import rows_by_id
-from labelward.leakage.stored_views import (
-    attack_of_guess,
-    guessed_rows,
-    named_truth,
-    read_guess,
-    row_ids,
-    run_rows,
-)
+from labelward.leakage.stored_columns import row_ids, rows_by_id
+from labelward.leakage.stored_guesses import attack_of_guess, guessed_rows, named_truth, read_guess
+from labelward.leakage.stored_views import run_rows
 from labelward.metrics.epsilon_bound import EpsilonEvidence
 from labelward.party.view import View
 
@@ -44,8 +38,8 @@ def stored_evidence(
     """Return what a stored guess of classes, and the views that it was made from, show about epsilon.
 
     Args:
-        guess: file of :func:`labelward.leakage.stored_views.write_guess`.
-        truth: table of labels, as for :func:`labelward.leakage.stored_views.score_guess`.
+        guess: file of :func:`labelward.leakage.stored_guesses.write_guess`.
+        truth: table of labels, as for :func:`labelward.leakage.stored_guesses.score_guess`.
         columns: tables with the columns of all parties; none: pairs are not guessed.
         views: folder of the attacked view, and of its party's views of other runs that the attack read. They add the
             visible leaves of trees; for an attack on the choice of test rows it is examined whether they exclude
