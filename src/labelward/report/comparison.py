@@ -15,9 +15,8 @@ from labelward.report.metrics import metric_name, spread_text
 from labelward.report.narrative import ranking_metric
 from labelward.report.summary import Spread, SummaryRow, summary_table
 from labelward.report.tables import ReportTable
-from labelward.report.templates import render
+from labelward.report.templates import render, write_page
 from labelward.runs.directory import flat_keys, stored_source
-from labelward.runs.secure_files import atomic_write
 
 _MOST = 8
 
@@ -70,9 +69,7 @@ def write_comparison(comparison: Comparison, out: Path) -> Path:
         OutputError: the page cannot be written.
     """
     page = render("comparison.html.j2", title=comparison.title, tables=comparison.tables)
-    with atomic_write(out) as file:
-        file.write(page.encode())
-    return out
+    return write_page(out, page)
 
 
 def _names(folders: Sequence[Path]) -> tuple[str, ...]:

@@ -41,10 +41,9 @@ from labelward.report.privacy_table import privacy_images, privacy_table
 from labelward.report.provenance_table import provenance_table
 from labelward.report.summary import SummaryRow, summary_table
 from labelward.report.tables import ReportTable, baseline_table, cost_table, leakage_tables, utility_table
-from labelward.report.templates import render
+from labelward.report.templates import render, write_page
 from labelward.report.trade_off_plot import TradeOffImage, trade_off_image
 from labelward.runs.schema import ResultRow
-from labelward.runs.secure_files import atomic_write
 
 REPORT_FILE = "report.html"
 
@@ -69,10 +68,7 @@ def write_report(folder: Path, *, warn: Callable[[str], None] | None = None) -> 
     missing = missing_details_warning(audit.missing, audit.finished)
     if missing and warn is not None:
         warn(missing)
-    target = folder / REPORT_FILE
-    with atomic_write(target) as file:
-        file.write(page.encode())
-    return target
+    return write_page(folder / REPORT_FILE, page)
 
 
 @dataclass(frozen=True, kw_only=True)

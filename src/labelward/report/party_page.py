@@ -15,9 +15,8 @@ from labelward.report.page import REPORT_FILE
 from labelward.report.plots import Image, curves
 from labelward.report.summary import Spread
 from labelward.report.tables import ReportTable
-from labelward.report.templates import render
+from labelward.report.templates import render, write_page
 from labelward.runs.party_record import PARTY_FILE, PartyRecord, read_party_record
-from labelward.runs.secure_files import atomic_write
 
 _STAGES = {
     "running": "not finished; run the same command again to resume it",
@@ -61,9 +60,7 @@ def write_party_report(folder: Path) -> Path:
         insecure=insecure_warning(record.key.insecure),
         parts=[part for part in parts if part],
     )
-    with atomic_write(folder / REPORT_FILE) as file:
-        file.write(page.encode())
-    return folder / REPORT_FILE
+    return write_page(folder / REPORT_FILE, page)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,18 @@
-"""The templates of all pages: one environment, with the common style sheet and everything escaped but that."""
+"""The templates of all pages: one environment, with the common style sheet and everything escaped but that.
+
+And how a page is written.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from labelward.installation import missing_library
+from labelward.runs.secure_files import atomic_write
 
 
 def render(template: str, **content: Any) -> str:
@@ -42,6 +47,17 @@ def render(template: str, **content: Any) -> str:
         svg=Markup,
         **content,
     )
+
+
+def write_page(path: Path, page: str) -> Path:
+    """Write a page, in place of one that is there, and return its path.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    with atomic_write(path) as file:
+        file.write(page.encode())
+    return path
 
 
 def _text(name: str) -> str:

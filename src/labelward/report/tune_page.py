@@ -15,8 +15,7 @@ from labelward.report.formatting import decimals, percentage_points
 from labelward.report.plots import Image, curves, point_plot
 from labelward.report.summary import Spread
 from labelward.report.tables import ReportTable
-from labelward.report.templates import render
-from labelward.runs.secure_files import atomic_write
+from labelward.report.templates import render, write_page
 from labelward.tuning import ledger
 from labelward.tuning.ledger import Evaluation, FrontPoint, SearchRecord, SearchSummary
 
@@ -171,10 +170,7 @@ def write_tune_page(folder: Path) -> Path:
         plots=_plots(search),
         effects=_effects(search),
     )
-    target = folder / PAGE_FILE
-    with atomic_write(target) as file:
-        file.write(page.encode())
-    return target
+    return write_page(folder / PAGE_FILE, page)
 
 
 def _compared(search: StoredSearch) -> list[tuple[dict[str, Any], tuple[float, ...]]]:

@@ -26,8 +26,7 @@ from labelward.report.study.verdicts import (
     spread_figure,
 )
 from labelward.report.summary import Spread
-from labelward.report.templates import render
-from labelward.runs.secure_files import atomic_write
+from labelward.report.templates import render, write_page
 from labelward.studies.references import COUNTED, NO_DEFENSE, SUMS, UTILITY, FigureKey, ReferenceFigure
 from labelward.studies.results import (
     Floats,
@@ -494,7 +493,4 @@ def write_study(report: StudyReport, out: Path) -> Path:
         sections=report.sections,
         versions=study_versions(result, out),
     )
-    target = out / PAGE_FILE
-    with atomic_write(target) as file:
-        file.write(page.encode())
-    return target
+    return write_page(out / PAGE_FILE, page)
