@@ -207,7 +207,7 @@ def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None
         OutputError: a file exists, cannot be written, or would be in the folder of a run.
     """
     from labelward.runs.purge import enclosing_run
-    from labelward.runs.secure_files import atomic_write, output_errors
+    from labelward.runs.secure_files import output_errors, write_bytes
 
     for folder in sorted({path.parent for path in files}):
         if run := enclosing_run(folder):
@@ -222,5 +222,4 @@ def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None
     for path, content in files.items():
         with output_errors(path.parent):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with atomic_write(path) as file:
-            file.write(content)
+        write_bytes(path, content)

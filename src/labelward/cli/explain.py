@@ -60,13 +60,12 @@ def show_tree(
     if svg is not None:
         check_output_file(svg, force=force, ending=".svg")
     from labelward.federation.model import FederatedModel
-    from labelward.runs.secure_files import atomic_write
+    from labelward.runs.secure_files import write_bytes
 
     text, picture = FederatedModel.load(run_dir).draw(number, names or ())
     typer.echo(text, nl=False)
     if svg is not None:
-        with atomic_write(svg) as file:
-            file.write(picture.encode())
+        write_bytes(svg, picture.encode())
         typer.echo(f"wrote {svg}")
 
 

@@ -14,9 +14,8 @@ from labelward.cli._options import Force
 def init(path: Annotated[Path, typer.Argument(help="Output file.")] = Path("job.toml"), force: Force = False) -> None:
     """Write a commented job file that is ready to run."""
     from labelward.job import template
-    from labelward.runs.secure_files import atomic_write
+    from labelward.runs.secure_files import write_bytes
 
     check_output_file(path, force=force)
-    with atomic_write(path) as file:
-        file.write(template().encode())
+    write_bytes(path, template().encode())
     typer.echo(f"wrote {path}; run it with: labelward audit {path} --out audit")

@@ -26,7 +26,7 @@ from labelward.federation.simulation import MODEL
 from labelward.kernels.spectral import one_thread
 from labelward.protocols.family import ImageMaps, ModelFamily
 from labelward.rng import learning
-from labelward.runs.secure_files import atomic_write
+from labelward.runs.secure_files import write_bytes
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -152,8 +152,7 @@ class Explainer:
             evidence_rows=len(rows) if images else 0,
             seconds=time.perf_counter() - start,
         )
-        with atomic_write(folder / EXPLANATIONS_FILE) as file:
-            file.write(msgspec.json.encode(explanations) + b"\n")
+        write_bytes(folder / EXPLANATIONS_FILE, msgspec.json.encode(explanations) + b"\n")
 
     def _sampled(self, purpose: str, rows: int) -> NDArray[np.int64]:
         return learning(self.seed, "", 0, purpose).permutation(rows).astype(np.int64)

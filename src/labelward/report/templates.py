@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from labelward.installation import missing_library
-from labelward.runs.secure_files import atomic_write
+from labelward.runs.secure_files import write_bytes
 
 
 def render(template: str, **content: Any) -> str:
@@ -55,8 +55,7 @@ def write_page(path: Path, page: str) -> Path:
     Raises:
         OutputError: it cannot be written.
     """
-    with atomic_write(path) as file:
-        file.write(page.encode())
+    write_bytes(path, page.encode())
     return path
 
 

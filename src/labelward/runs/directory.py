@@ -27,6 +27,7 @@ from labelward.runs.secure_files import (
     directory_lock,
     output_errors,
     private_folder,
+    write_bytes,
     write_json,
 )
 
@@ -223,8 +224,7 @@ def _remove(path: Path) -> None:
 
 
 def _write_job(folder: Path, job: Job, purpose: Purpose) -> None:
-    with atomic_write(folder / JOB_FILE) as file:
-        file.write((_marker(purpose) + job.to_toml()).encode())
+    write_bytes(folder / JOB_FILE, (_marker(purpose) + job.to_toml()).encode())
 
 
 def source_digests(tables: Sequence[pa.Table]) -> tuple[str, ...]:

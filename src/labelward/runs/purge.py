@@ -16,7 +16,7 @@ from labelward.party.durable_files import flush
 from labelward.party.purge_record import PURGED_FILE, Purge, PurgedFile, encode_purges, read_purges
 from labelward.party.transcript import FILE_NAME
 from labelward.runs.directory import JOB_FILE
-from labelward.runs.secure_files import atomic_write, directory_lock, output_errors
+from labelward.runs.secure_files import directory_lock, output_errors, write_bytes
 
 _MARKER = b"# Written by labelward "
 _TRANSCRIPT_MAGIC = b"labelward transcript\n"
@@ -105,8 +105,7 @@ def _purge(target: PurgeTarget) -> None:
         )
         time = datetime.now(UTC).isoformat(timespec="seconds")
         now = Purge(time=time, version=version("labelward"), files=gone)
-        with atomic_write(target.folder / PURGED_FILE) as file:
-            file.write(encode_purges((*read_purges(target.folder), now)))
+        write_bytes(target.folder / PURGED_FILE, encode_purges((*read_purges(target.folder), now)))
         for path in target.files:
             path.unlink(missing_ok=True)
         flush(target.folder)

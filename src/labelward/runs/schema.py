@@ -25,7 +25,7 @@ from labelward.policy.base import BudgetScope
 from labelward.runs.checks import Metrics, check_baselines, check_finite, check_metrics, check_nested
 from labelward.runs.estimate import Estimate
 from labelward.runs.malicious_runs import MaliciousRun
-from labelward.runs.secure_files import append_line, atomic_write, write_lines
+from labelward.runs.secure_files import append_line, write_bytes, write_lines
 from labelward.runs.short_names import budget_scopes, variant_without_defaults, without_defaults
 
 FORMAT = 1
@@ -329,8 +329,7 @@ def write_run(folder: Path, run: RunDetails) -> Path:
     target = run_folder(folder, run.defense, run.seed, _slug(run.deviation)) / RUN_FILE
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(target) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(run)) + b"\n")
+        write_bytes(target, msgspec.json.format(msgspec.json.encode(run)) + b"\n")
     except OSError as error:
         raise OutputError(f"cannot write {target}: {error.strerror}", code="unwritable", value=str(target)) from error
     return target

@@ -46,6 +46,12 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file atomically; errors as :func:`atomic_write`."""
+    with atomic_write(path) as file:
+        file.write(data)
+
+
 def write_json(path: Path, record: msgspec.Struct) -> None:
     """Write a record with a format version atomically; it is on disk when this returns.
 
@@ -58,8 +64,7 @@ def write_json(path: Path, record: msgspec.Struct) -> None:
 
 def write_lines(path: Path, records: Iterable[msgspec.Struct]) -> None:
     """Write records, one a line, atomically; :class:`OutputError` if they cannot be written."""
-    with atomic_write(path) as file:
-        file.write(msgspec.json.Encoder().encode_lines(records))
+    write_bytes(path, msgspec.json.Encoder().encode_lines(records))
 
 
 def append_line(path: Path, record: msgspec.Struct) -> None:

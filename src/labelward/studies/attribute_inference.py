@@ -27,7 +27,7 @@ from labelward.leakage.run_attack import run_attack, sample_known_rows, score_la
 from labelward.party.view import View
 from labelward.protocols.family import attacker_data
 from labelward.runs.schema import run_folder
-from labelward.runs.secure_files import atomic_write
+from labelward.runs.secure_files import write_bytes
 from labelward.studies.spec import ATTACKER, ATTRIBUTE, Study, StudyTask
 
 Classes = NDArray[np.int64]
@@ -95,8 +95,7 @@ def ensure_attribute_inference(study: Study, task: StudyTask, job: Job, folder: 
     values = encode_regression_targets(source.tables[0], attribute, f"table {source.name!r}")[data.table_rows.train]
     above_median = np.searchsorted(quantile_edges(values, 2), values)
     scores = _score(make_attack(attacks[0]), data, above_median, folder=folder, job=job, seed=task.seed)
-    with atomic_write(folder / ATTRIBUTE_FILE) as file:
-        file.write(json.dumps({"format": 1, "attribute": attribute, "accuracy": scores}).encode())
+    write_bytes(folder / ATTRIBUTE_FILE, json.dumps({"format": 1, "attribute": attribute, "accuracy": scores}).encode())
 
 
 def read_attribute_inference(folder: Path) -> dict[str, float]:

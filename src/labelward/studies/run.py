@@ -21,7 +21,14 @@ from labelward.federation.simulation import VIEW
 from labelward.job import Job
 from labelward.runs.directory import relocate_table
 from labelward.runs.private_seeds import keep_seeds, resolve_seeds, stored_seeds
-from labelward.runs.secure_files import LOCK_FILE, atomic_write, directory_lock, output_errors, private_folder
+from labelward.runs.secure_files import (
+    LOCK_FILE,
+    atomic_write,
+    directory_lock,
+    output_errors,
+    private_folder,
+    write_bytes,
+)
 from labelward.runs.worker_process import check_jobs, worker_pool
 from labelward.studies.attribute_inference import ensure_attribute_inference
 from labelward.studies.own_tables import read_own, with_own_tables
@@ -169,8 +176,7 @@ def _claim_folder(out: Path, study: Study) -> Iterator[None]:
         out.parent.mkdir(parents=True, exist_ok=True)
     with directory_lock(private_folder(out)):
         if not marker.exists():
-            with atomic_write(marker) as file:
-                file.write(json.dumps({"format": 1, "study": study.name}).encode())
+            write_bytes(marker, json.dumps({"format": 1, "study": study.name}).encode())
         yield
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labelward.runs.secure_files import atomic_write
+from labelward.runs.secure_files import write_bytes
 from labelward.tuning.constraints import excesses
 from labelward.tuning.evaluate import Evaluator
 from labelward.tuning.ledger import Evaluation
@@ -46,8 +46,7 @@ def write_journal(path: Path, evaluator: Evaluator, evaluations: Sequence[Evalua
     study.add_trials(trials)
     lines = whole.read_bytes().splitlines()
     whole.unlink()
-    with atomic_write(path) as file:
-        file.write(b"".join(_shortened(line) for line in lines))
+    write_bytes(path, b"".join(_shortened(line) for line in lines))
 
 
 def trial_of(variables: Sequence[Variable], told: Told, limits: Mapping[str, float]) -> Any:

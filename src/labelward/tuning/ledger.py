@@ -18,7 +18,7 @@ import msgspec
 
 from labelward.errors import FileFormatError
 from labelward.party.json_file import decode_versioned, read_versioned
-from labelward.runs.secure_files import append_line, atomic_write, output_errors
+from labelward.runs.secure_files import append_line, output_errors, write_bytes
 
 FORMAT = 1
 SEARCH_FILE, LEDGER_FILE, FRONT_FILE, RESULT_FILE = "search.json", "evaluations.jsonl", "front.jsonl", "result.json"
@@ -174,8 +174,7 @@ class Ledger:
 
     def close(self) -> None:
         """Compress the lines of a search that came to its end; a process that is killed meanwhile leaves both files."""
-        with atomic_write(self._closed) as file:
-            file.write(gzip.compress(msgspec.json.Encoder().encode_lines(self.known.values()), mtime=0))
+        write_bytes(self._closed, gzip.compress(msgspec.json.Encoder().encode_lines(self.known.values()), mtime=0))
         with output_errors(self.path):
             self.path.unlink(missing_ok=True)
 

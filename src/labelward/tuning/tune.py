@@ -23,7 +23,7 @@ from labelward.job import Job, TuneSection, TuneVariable, as_job
 from labelward.parameters import StrPath, as_path, as_paths
 from labelward.runs.directory import check_output, locked_output, stored_job
 from labelward.runs.private_seeds import Seeds, keep_seeds, resolve_seeds, stored_seeds
-from labelward.runs.secure_files import atomic_write, private_folder, write_json, write_lines
+from labelward.runs.secure_files import private_folder, write_bytes, write_json, write_lines
 from labelward.runs.worker_process import check_jobs
 from labelward.tuning import ledger
 from labelward.tuning.confirm import confirm, confirmed_seeds
@@ -514,8 +514,7 @@ def _store(out: Path, evaluator: Evaluator, result: TuneResult, held: Ledger) ->
     for point in result.front:
         job, _ = evaluator.space.job_of(point.setting)
         job = dataclasses.replace(job, run=dataclasses.replace(job.run, seeds=seeds))
-        with atomic_write(folder / f"{point.number}.toml") as file:
-            file.write(job.to_toml().encode())
+        write_bytes(folder / f"{point.number}.toml", job.to_toml().encode())
     write_journal(out / JOURNAL, evaluator, result.evaluations)
     held.close()
 

@@ -9,7 +9,7 @@ import msgspec
 
 from labelward.errors import OutputError
 from labelward.party.json_file import encode_checked, read_checked
-from labelward.runs.secure_files import atomic_write
+from labelward.runs.secure_files import write_bytes
 
 FORMAT: Final = 1
 FILE_NAME: Final = "share.json"
@@ -39,6 +39,5 @@ def write_share(folder: Path, name: str, data: bytes) -> Path:
     except OSError as error:
         reason = f"a model share cannot be written to {folder}: {error.strerror}"
         raise OutputError(reason, code="unwritable", value=folder) from error
-    with atomic_write(folder / name) as file:
-        file.write(data)
+    write_bytes(folder / name, data)
     return folder / name

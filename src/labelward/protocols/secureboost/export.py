@@ -17,7 +17,7 @@ from labelward.messages.explain import ExportConsent, ExportDecision, ExportReco
 from labelward.party.context import Context
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.protocols.secureboost.xgboost_json import xgboost_json
-from labelward.runs.secure_files import atomic_write
+from labelward.runs.secure_files import write_bytes
 
 _LONGEST_PURPOSE = 1000  # characters
 _MOST_COLUMNS = 1 << 20
@@ -59,8 +59,7 @@ def export_active(ctx: Context, share: ModelShare, path: Path, *, purpose: str) 
     for peer in ctx.peers:
         records[peer] = ctx.recv(peer, ExportRecords, ())
         _check(peer, records[peer], share.records_of(peer))
-    with atomic_write(path) as file:
-        file.write(xgboost_json(share, records))
+    write_bytes(path, xgboost_json(share, records))
     return path
 
 
