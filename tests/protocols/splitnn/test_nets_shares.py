@@ -21,7 +21,7 @@ from labelward.party.context import Context
 from labelward.party.handshake import Agreement
 from labelward.protocols.splitnn.bottom_model import torch_generator
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.predict import net_predictions, predict_active_net, predict_passive_net
+from labelward.protocols.splitnn.predict import predict_active_net, predict_passive_net
 from labelward.protocols.splitnn.share import NetShare
 from refusals import refused
 
@@ -55,7 +55,7 @@ def test_stored_shares_predict_what_the_run_predicted(tmp_path: Path, top: bool)
     assert shares["telco"] == run.passive["telco"].share
     outputs = predict(net, shares)
     assert np.array_equal(outputs, run.active.outputs)
-    chances = net_predictions(shares["bank"], outputs)
+    chances = shares["bank"].objective.predicted(outputs)
     np.testing.assert_allclose(chances.sum(1), 1.0, rtol=1e-12)  # float64, three numbers
     assert np.array_equal(chances.argmax(1), outputs.argmax(1))
 

@@ -31,7 +31,6 @@ from labelward.policy.net_points import OutgoingEmbedding
 from labelward.protocols.splitnn.active import combine_outputs
 from labelward.protocols.splitnn.models.bottleneck import normal_divergence
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.predict import net_predictions
 from labelward.protocols.splitnn.session import net_policy_context
 from labelward.protocols.splitnn.share import LocalPart, StoredModel
 from labelward.protocols.splitnn.targets import OwnColumnsNet
@@ -102,7 +101,7 @@ def test_one_output_is_two_outputs_whose_difference_it_is() -> None:
     run = net().run()
     outputs = run.active.outputs
     assert outputs.shape == (60, 1)
-    found = net_predictions(run.active.share, outputs)
+    found = run.active.share.objective.predicted(outputs)
     assert np.allclose(found, np.hstack([1 / (1 + np.exp(outputs)), 1 / (1 + np.exp(-outputs))]), atol=1e-12)
     loss = nn.functional.binary_cross_entropy_with_logits(torch.zeros(60), torch.from_numpy(net().labels).float())
     assert run.active.history[0].train.loss < 2 * float(loss)

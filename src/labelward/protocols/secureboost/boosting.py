@@ -35,7 +35,6 @@ class Boosting:
     """
 
     together = 1
-    shared_rows = False
 
     def __init__(
         self, ctx: Context, params: TreeModel, fitting: Fitting, labels: LabelVector, state: TrainingState

@@ -25,7 +25,6 @@ Floats = NDArray[np.float64]
 class Forest:
     """The strategy of ``kind = "forest"``; arguments as for :class:`~.boosting.Boosting`."""
 
-    shared_rows = True
     stopped = False
     trees_per_round = 1
     learning_rate = 1.0

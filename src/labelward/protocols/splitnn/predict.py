@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 def predict_active_net(
     ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module | None = None, top: nn.Module | None = None
 ) -> Floats:
-    """Return the model's outputs: float64 [rows, outputs]; :func:`net_predictions` converts them.
+    """Return the model's outputs: float64 [rows, outputs], which its objective converts.
 
     Args:
         share: the active party's share.
@@ -98,19 +98,6 @@ def predict_passive_net(ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Mo
     ctx.expect(ctx.active, DESCRIBED)
     module = share.bottom.module(params, bottom).to(device_of(params))
     answer_requests(ctx, params, share.model, module, x)
-
-
-def net_predictions(share: NetShare, outputs: Floats) -> Floats:
-    """Convert outputs [rows, outputs] to predictions: probabilities [rows, classes], or means [rows].
-
-    Args:
-        share: the active party's.
-    """
-    if share.objective is None:
-        raise FileFormatError(
-            f"the share of party {share.party!r} is not that of an active party", code="foreign", value=share.party
-        )
-    return share.objective.predicted(outputs)
 
 
 def _check_rows(share: NetShare, x: Rows) -> None:
