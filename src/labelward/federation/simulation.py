@@ -249,9 +249,8 @@ def simulate_job(
         policies=monitored_chains(job, data, variant, seed=seed, progress=progress),
         progress=progress,
         protections=protections,
-        digests=job.run.record == "digests",
+        record=job.run.record,
         checkpoints=checkpoints,
-        observes_epochs=job.run.record == "epochs",
     )
 
 
@@ -291,9 +290,8 @@ def run_simulation(
     policies: Mapping[str, Sequence[Policy]] | None = None,
     progress: Progress = no_progress,
     protections: Protections = SecureRandom,
-    digests: bool = False,
+    record: str = "full",
     checkpoints: Mapping[str, Checkpoints] | None = None,
-    observes_epochs: bool = False,
 ) -> SimulationResult:
     """Train and predict the test rows, with every party in a thread of this process.
 
@@ -306,9 +304,8 @@ def run_simulation(
         policies: by party, what decides what leaves it.
         progress: hears of the coordinator's progress.
         protections: makes each party's source of protection draws.
-        digests: whether views keep digests of large arrays only.
+        record: what views of networks store, as ``[run] record`` of a job.
         checkpoints: by party, get its states between rounds.
-        observes_epochs: whether passive parties of networks observe their own embeddings after each epoch.
 
     Raises:
         LabelwardError: the first error of a party.
@@ -326,9 +323,9 @@ def run_simulation(
             private=own.data.private,
             protection=protections(),
             progress=progress if party == session.coordinator else no_progress,
-            digests=digests,
+            digests=record == "digests",
             checkpoints=(checkpoints or {}).get(party),
-            observes_epochs=observes_epochs,
+            observes_epochs=record == "epochs",
         )
 
     if folder is not None:
