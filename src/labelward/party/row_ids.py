@@ -92,9 +92,9 @@ def refuse_rows(ctx: Context, peer: str, ids: Sequence[str], theirs: int, nonce:
     ctx.send(peer, BlindedRowIds(_blinded(secret, nonce, ids)), _STEP)
     received = ctx.recv(peer, BlindedRowIds, _STEP)
     mine = ctx.recv(peer, TwiceBlindedRowIds, _STEP).points
-    blinded = _again(ctx, peer, secret, received, theirs)
+    blinded = _again(peer, secret, received, theirs)
     if not _fits(mine, len(ids)):
-        _blame(ctx, peer, TwiceBlindedRowIds)
+        raise _no_points(peer, TwiceBlindedRowIds)
     common = {form: _common(mine[form], blinded[form]) for form in mine}
     raise _difference(ctx.party, peer, (len(ids), theirs), common)
 
@@ -111,7 +111,7 @@ def answer_refusal(ctx: Context, ids: Sequence[str], theirs: int, nonce: bytes) 
     secret, peer = _secret(), ctx.active
     ctx.send(peer, BlindedRowIds(_blinded(secret, nonce, ids)), _STEP)
     received = ctx.recv(peer, BlindedRowIds, _STEP)
-    ctx.send(peer, TwiceBlindedRowIds(_again(ctx, peer, secret, received, theirs)), _STEP)
+    ctx.send(peer, TwiceBlindedRowIds(_again(peer, secret, received, theirs)), _STEP)
     ended = "went on"
     try:
         ctx.recv(peer, TwiceBlindedRowIds, _STEP)  # never comes: the coordinator ends the run
@@ -184,17 +184,15 @@ def _product(secret: EllipticCurvePrivateKey, points: Iterable[EllipticCurvePubl
     return b"".join(sorted(secret.exchange(ec.ECDH(), point) for point in points))
 
 
-def _again(
-    ctx: Context, peer: str, secret: EllipticCurvePrivateKey, received: BlindedRowIds, rows: int
-) -> dict[str, bytes]:
+def _again(peer: str, secret: EllipticCurvePrivateKey, received: BlindedRowIds, rows: int) -> dict[str, bytes]:
     """Return the points of a peer with so many rows multiplied by the own secret, too."""
     if not _fits(received.points, rows):
-        _blame(ctx, peer, BlindedRowIds)
+        raise _no_points(peer, BlindedRowIds)
     again = {}
     for form, content in received.points.items():
         points = [_point(first) for first in _split(content)]
         if None in points:
-            _blame(ctx, peer, BlindedRowIds)
+            raise _no_points(peer, BlindedRowIds)
         again[form] = _product(secret, filter(None, points))
     return again
 
@@ -214,9 +212,8 @@ def _common(one: bytes, other: bytes) -> int:
     return (Counter(_split(one)) & Counter(_split(other))).total()
 
 
-def _blame(ctx: Context, peer: str, kind: type[Message]) -> NoReturn:
-    name = wire_name(kind)
-    raise wrong_message(peer, name, "sent no points of row ids", _STEP)
+def _no_points(peer: str, kind: type[Message]) -> PeerError:
+    return wrong_message(peer, wire_name(kind), "sent no points of row ids", _STEP)
 
 
 def _difference(party: str, peer: str, rows: tuple[int, int], common: Mapping[str, int]) -> HandshakeError:

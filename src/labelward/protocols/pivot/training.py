@@ -186,7 +186,7 @@ class TreeTraining:
         if opened is None:
             split = ctx.recv(self.mpc.parties[0], SplitNodes, step).split.value
             if len(split) != len(bits):
-                self._refuse("SplitNodes")
+                raise wrong_message(self.mpc.parties[0], "SplitNodes", "told what is no tree")
             return split
         told = tuple(each == 1 for each in opened.tolist())
         for peer in self.mpc.peers:
@@ -207,7 +207,7 @@ class TreeTraining:
             for peer in self.mpc.peers:
                 ctx.send(peer, SplitPlaces(ctx.policies.release_opened(told)), step)
         if len(told) != kept.sum() or not all(0 <= place < left.shape[1] for place in told):
-            self._refuse("SplitPlaces")
+            raise wrong_message(self.mpc.parties[0], "SplitPlaces", "told what is no tree")
         at = np.flatnonzero(kept).tolist()
         return [(level[position], place, left[position, place]) for position, place in zip(at, told, strict=True)]
 
@@ -251,7 +251,7 @@ class TreeTraining:
         if opened is None:
             told = ctx.recv(self.mpc.parties[0], LeafClasses, step).classes.value
             if len(told) != len(leaves) or not all(0 <= each < self.classes for each in told):
-                self._refuse("LeafClasses")
+                raise wrong_message(self.mpc.parties[0], "LeafClasses", "told what is no tree")
         else:
             told = tuple(opened.tolist())
             for peer in self.mpc.peers:
@@ -266,9 +266,6 @@ class TreeTraining:
         self.ctx.observe(
             OpenedTree(tuple(nodes), owners, tuple(leaves), tuple(tree.labels[each] for each in leaves), left)
         )
-
-    def _refuse(self, message: str) -> None:
-        raise wrong_message(self.mpc.parties[0], message, "told what is no tree")
 
 
 def shared_arithmetic(ctx: Context, dealer: str, dealt: Dealt) -> SharedArithmetic:
