@@ -20,7 +20,7 @@ from labelward.federation.components import check_job, make_engine, make_policie
 from labelward.federation.simulation import SimulationResult, simulate_job
 from labelward.he.base import Layout
 from labelward.job import Job, parse_job
-from labelward.kernels.encoded_columns import LIMIT, column_codes, column_values
+from labelward.kernels.encoded_columns import LIMIT, column_codes, column_values, mean_and_deviation
 from labelward.messages.base import Array, Message
 from labelward.messages.logistic import (
     BatchRows,
@@ -286,7 +286,7 @@ def test_rare_categories_have_no_column(monkeypatch: pytest.MonkeyPatch) -> None
     counts = np.bincount(made.parties[1].train[:, 1].astype(int))
     least = 10 * len(made.train_values) / 600
     for limit in (10, 0):
-        monkeypatch.setattr("labelward.protocols.logistic.columns.LEAST_IN_BATCH", limit)
+        monkeypatch.setattr("labelward.kernels.encoded_columns.LEAST_IN_BATCH", limit)
         ended = trained(job, made)
         scales = ended.shares["telco"].scales
         scale = scales[1]
@@ -303,6 +303,68 @@ def test_rare_categories_have_no_column(monkeypatch: pytest.MonkeyPatch) -> None
             certain = np.abs(guess.scores[:, 1]) == np.abs(guess.scores[:, 1]).max()
             assert certain.mean() == pytest.approx(guess.notes["determined_rows"])
             assert ((guess.scores[certain, 1] > 0) == made.train_labels[certain]).all()
+
+
+def rare_flags() -> dict[str, Any]:
+    """Return a table with 30 flags, each of which few rows have, and amounts of which one is far beyond all others."""
+    rng = np.random.default_rng(4)
+    x, flags = rng.normal(size=3000), (rng.random((30, 3000)) < 0.001).astype(int)
+    amounts = np.where(np.arange(3000) % 1000 == 7, 1e3, rng.normal(size=3000))
+    label = (x + rng.logistic(size=3000) > 0).astype(int)
+    return {"x": x, "amounts": amounts, **{f"f{at}": flag for at, flag in enumerate(flags)}, "label": label}
+
+
+@pytest.mark.parametrize(
+    ("table", "data"),
+    [(many_categories(), {"categories": "dummies"}), (rare_flags(), {})],
+    ids=["dummies", "flags"],
+)
+def test_numbers_that_few_rows_have_have_no_column(
+    table: dict[str, Any], data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns of numbers single rows out as categories do, though no equation holds a single row alone."""
+    telco = [name for name in table if name not in ("x", "label")]
+    job = job_of({"active": ["x"], "telco": telco}, data={"table": "made.csv", "label": "label", **data}, epochs=2)
+    made, attack = data_of(job, table), ATTACKS.make("batch-gradients", {})
+    own, aux, read = attacker_data(made.parties[1]), AuxiliaryKnowledge(classes=2), {}
+    for limit in (10, 0):
+        monkeypatch.setattr("labelward.kernels.encoded_columns.LEAST_IN_BATCH", limit)
+        guess = attack(trained(job, made).views["telco"], own, aux, rng=np.random.default_rng(0))
+        assert guess.scores is not None
+        certain = np.abs(guess.scores[:, 1]) == np.abs(guess.scores[:, 1]).max()
+        read[limit] = guess.notes["determined_rows"]
+        assert not read[limit] or ((guess.scores[certain, 1] > 0) == made.train_labels[certain]).all()
+    assert read[10] == 0
+    assert read[0] > 0.01
+
+
+def test_a_combination_of_columns_that_singles_rows_out_is_found() -> None:
+    """No rule looks at columns together: two that differ in few rows give their labels, which an audit counts."""
+    rng = np.random.default_rng(6)
+    part, few = rng.normal(size=3000), np.where(rng.random(3000) < 0.002, rng.normal(size=3000), 0.0)
+    label = (part + rng.logistic(size=3000) > 0).astype(int)
+    table = {"x": rng.normal(size=3000), "part": part, "total": part + few, "label": label}
+    job = job_of({"active": ["x"], "telco": ["part", "total"]}, data={"table": "made.csv", "label": "label"})
+    made = data_of(job, table)
+    guess = ATTACKS.make("batch-gradients", {})(
+        trained(job, made).views["telco"],
+        attacker_data(made.parties[1]),
+        AuxiliaryKnowledge(classes=2),
+        rng=np.random.default_rng(0),
+    )
+    assert guess.notes["determined_rows"] > 0
+
+
+def test_a_column_of_few_numbers_or_an_outlier_is_scaled_by_the_others() -> None:
+    values = np.r_[np.linspace(-1, 1, 398), 1e3, np.nan]
+    assert mean_and_deviation(values, 10) == mean_and_deviation(values[:-2])
+    assert mean_and_deviation(values) == (float(values[:-1].mean()), float(values[:-1].std()))
+    many = np.r_[np.zeros(1000), np.full(3, 1.0)]  # more than 16 deviations, but as many as are asked for
+    assert mean_and_deviation(many, 3) == mean_and_deviation(many)
+    assert ColumnScale.of(many, 0, 4).kept == ()
+    assert ColumnScale.of(many, 0, 3).kept is None
+    assert ColumnScale.of(np.r_[np.arange(5.0), 4.0], 0, 100).kept is None  # most rows differ
+    assert ColumnScale.of(np.ones(5), 0, 100).kept is None
 
 
 def test_a_party_of_rare_categories_alone_is_refused() -> None:

@@ -2,9 +2,9 @@
 
 A passive party learns for each batch the sum of residual times column, one number a column. These are linear equations
 in the residuals (probability less label), and the solution of least length ranks the rows. Rows that the equations
-single out are certain: their residual is the solution's, and negative where the label is the second class. Such are all
-rows of a batch with no more rows than the party has columns; of a larger one the only row with a category, or one whose
-value is far beyond all others.
+single out are as good as certain: their residual is the solution's, and negative where the label is the second class.
+Such are all rows of a batch with no more rows than the party has columns; of a larger one the only row with a category,
+with a value far beyond all others, or in which a combination of columns has one.
 """
 
 from __future__ import annotations
@@ -20,15 +20,25 @@ from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import validate_rows
 from labelward.attacks.row_ranking import TwoClassRanking
 from labelward.errors import DataError
-from labelward.kernels.encoded_columns import column_codes, column_values, mean_and_deviation, standardized
+from labelward.kernels.encoded_columns import (
+    column_codes,
+    column_values,
+    least_rows,
+    mean_and_deviation,
+    standardized,
+    tells_few,
+)
 from labelward.messages.logistic import BatchRows, EncodedCategories, WeightGradient
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
 
 Floats = NDArray[np.float64]
 
-_SURE = 1e-8
-"""Part of a row that the equations may leave open where its residual counts as certain."""
+_SURE = 0.05
+"""Part of a row that the equations may leave open where its residual counts as certain.
+
+The rest of it is then more than four deviations of what the other rows add, whose residuals are as large as its own.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +47,8 @@ class BatchGradientGuess(TwoClassRanking):
 
     Setting: a curious passive party of a logistic regression. It knows no label, its own columns as they were encoded,
         the rows of every batch, and the gradients of its own weights. Rows whose residual follows from the equations of
-        any batch of any epoch come first and last in the ranking; the note ``determined_rows`` is their share. What the
+        any batch of any epoch, but for a twentieth, come first and last in the ranking; the note ``determined_rows`` is
+        their share. What the
         first epochs tell of the others is added up; there the probabilities are nearly the same for all rows.
 
     Reference: none for sums over batches; the equations are those of Section 3.5 of the label inference paper where a
@@ -86,7 +97,7 @@ class BatchGradientGuess(TwoClassRanking):
 
 
 def shortest_solution(x: Floats, sums: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the shortest residuals r with x'r = sums, float64 [rows], and which of them every solution has.
+    """Return the shortest residuals r with x'r = sums, float64 [rows], and which of them every solution nearly has.
 
     Args:
         x: float64 [rows, columns].
@@ -109,10 +120,13 @@ def own_encoded_columns(view: View, own: AttackerData) -> Floats:
     if len(kept) < len(own.columns):
         reason = f"the view of party {view.party!r} does not say which categories of its columns were encoded"
         raise DataError(reason, code="columns", value=len(kept))
-    parts = [np.empty((view.rows, 0))]
+    parts = [np.empty((view.rows, 0), np.int32)]
+    least = least_rows(view.rows, min(int(view.parameter("model.batch_size")), view.rows))
     for name, codes, values in zip(own.columns, kept, own.features.T, strict=True):
         if name in own.categories:
-            parts.append(values[:, None] == np.array(codes))
-        else:
-            parts.append(standardized(values, *mean_and_deviation(values))[:, None])
-    return column_values(column_codes(np.hstack(parts)))
+            parts.append(column_codes(values[:, None] == np.array(codes)))
+            continue
+        numbers = column_codes(standardized(values, *mean_and_deviation(values, least)))
+        if not tells_few(numbers, least):
+            parts.append(numbers[:, None])
+    return column_values(np.hstack(parts))

@@ -12,15 +12,36 @@ BITS, FRACTION = 20, 15
 """Bits of a number, and those behind the point."""
 LIMIT = ((1 << BITS - 1) - 1) / (1 << FRACTION)
 """Largest absolute value of an encoded column; standardized values beyond it are cut."""
+LEAST_IN_BATCH = 10
+"""Rows of a batch, on average, that a column must tell from the others. The sum over a single row is its label."""
 
 
-def mean_and_deviation(values: Floats) -> tuple[float, float]:
-    """Return mean and standard deviation of the values that are not missing; equal values have a deviation of 1."""
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return 0.0, 1.0
-    deviation = float(known.std())
-    return float(known.mean()), deviation if deviation > 0 else 1.0
+def least_rows(rows: int, in_batch: int) -> int:
+    """Return how many of so many training rows a column must tell from the others, at most so many in a batch."""
+    return -(-LEAST_IN_BATCH * rows // in_batch)
+
+
+def mean_and_deviation(values: Floats, least: int = 0) -> tuple[float, float]:
+    """Return mean and standard deviation of the values that are not missing; equal values have a deviation of 1.
+
+    Fewer than ``least`` values that lie beyond :data:`LIMIT` deviations are left out: with them the deviation would be
+    so large that all other rows hardly differ, and the sum over the column would be that over these few.
+    """
+    kept = values[~np.isnan(values)]
+    known, mean, deviation = len(kept), 0.0, 1.0
+    while len(kept) and known - len(kept) < max(least, 1):
+        mean, deviation = float(kept.mean()), float(kept.std()) or 1.0
+        within = np.abs(kept - mean) <= LIMIT * deviation
+        if within.all():
+            break
+        kept = kept[within]
+    return mean, deviation
+
+
+def tells_few(codes: Codes, least: int) -> bool:
+    """Return whether a column tells some rows from most, which are equal, but fewer of them than ``least``."""
+    apart = len(codes) - int(np.unique(codes, return_counts=True)[1].max(initial=0))
+    return 0 < apart < least and 2 * apart < len(codes)
 
 
 def standardized(values: Floats, mean: float, deviation: float) -> Floats:

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset
 from labelward.errors import JobError
-from labelward.kernels.encoded_columns import Codes, column_codes, mean_and_deviation, standardized
+from labelward.kernels.encoded_columns import (
+    Codes,
+    column_codes,
+    least_rows,
+    mean_and_deviation,
+    standardized,
+    tells_few,
+)
 from labelward.protocols.logistic.fixed_point import MOST_COLUMNS
 from labelward.protocols.logistic.params import LogisticRegression
 
@@ -18,8 +25,6 @@ Floats = NDArray[np.float64]
 
 MOST_CATEGORIES = 256
 """Of a column: each one but the first becomes a column of its own, unless it is rare."""
-LEAST_IN_BATCH = 10
-"""Rows of a category in a batch, on average, from which on it has a column. The sum over a single row is its label."""
 
 
 class ColumnScale(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +33,8 @@ class ColumnScale(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         mean, deviation: of its training values that are not missing; a missing value becomes the mean.
         kept: codes of the categories that are columns of 0 and 1; None: a column of numbers. The first category, rare
-            ones and values that are missing or unknown are 0 in all of them.
+            ones and values that are missing or unknown are 0 in all of them. Numbers that tell but few rows from all
+            others have none.
     """
 
     mean: float = 0.0
@@ -37,11 +43,16 @@ class ColumnScale(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, values: Floats, categories: int, least: int) -> ColumnScale:
-        """Return the scale of a column's training values; categories of fewer than ``least`` rows are rare."""
+        """Return the scale of a column's training values.
+
+        Categories of fewer than ``least`` rows are rare; numbers that are equal but in fewer rows have no column.
+        """
         if categories:
             kept = [code for code in range(1, categories) if np.count_nonzero(values == code) >= least]
             return cls(kept=tuple(kept))
-        mean, deviation = mean_and_deviation(values)
+        mean, deviation = mean_and_deviation(values, least)
+        if tells_few(column_codes(standardized(values, mean, deviation)), least):
+            return cls(kept=())
         return cls(mean=mean, deviation=deviation)
 
     def encoded(self, values: Floats) -> Floats:
@@ -57,7 +68,7 @@ def scales_of_party(params: LogisticRegression, party: PartyDataset) -> tuple[Co
     Raises:
         JobError: a column has too many categories, or the party too many encoded columns, or none; names it.
     """
-    least = -(-LEAST_IN_BATCH * len(party.train) // params.most_rows(len(party.train)))
+    least = least_rows(len(party.train), params.most_rows(len(party.train)))
     counts = {place: len(names) for place, names in party.categories.items()}
     for place, count in counts.items():
         if count > MOST_CATEGORIES:
@@ -70,7 +81,10 @@ def scales_of_party(params: LogisticRegression, party: PartyDataset) -> tuple[Co
         reason = f"party {party.name!r} has {width} columns, categories counted, more than {MOST_COLUMNS}"
         raise JobError(reason, code="range", field="[data] drop", value=width)
     if scales and not width:
-        reason = f"party {party.name!r} has no category of {least} rows besides the first of each column; merge some"
+        reason = (
+            f"party {party.name!r} has no column that tells {least} rows from the others, and no category of so many "
+            "besides the first of each column; merge some"
+        )
         raise JobError(reason, code="columns", field="[data]", value=party.name)
     return scales
 
