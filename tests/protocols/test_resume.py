@@ -595,3 +595,21 @@ def test_errors_are_those_of_labelward(tmp_path: Path) -> None:
     run.setting = replace(given, job={"model.trees": "9"})
     with refused(LabelwardError, "other-run", value=("job",)):
         run.attempt()
+
+
+def added_trees(count: int) -> Policies:
+    return lambda: [LocalTrees(count=count, mode="add")]
+
+
+def test_greetings_do_not_tell_how_many_trees_a_party_has_no_part_in(tmp_path: Path) -> None:
+    """The active party's checkpoints count all rounds: those of the next attempt would say how many were local."""
+    told = []
+    for count in (1, 3):
+        given = setting(SecureBoost(trees=6, depth=2))
+        run = Interrupted(setting=given, folder=tmp_path / str(count), policies=added_trees(count))
+        view = run.finish(Cut("left", 50)).views["right"]
+        assert view.attempts == 2
+        heard = [(each.type, msgspec.msgpack.decode(each.payload)) for each in view._entries if each.kind == "received"]
+        assert [each["resume"] > 0 for kind, each in heard if kind == "Begin"] == [False, True]
+        told.append([each["checkpoints"] for kind, each in heard if kind == "Hello"])
+    assert told[0] == told[1]

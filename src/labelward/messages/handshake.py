@@ -18,7 +18,7 @@ class Hello(Message, frozen=True, omit_defaults=True):
         job: the shared part of the job, as JSON text by key; compared key by key.
         rows: how many rows the party holds, all sides together.
         nonce: the active party's key of this greeting for the digests of the row ids; empty from a passive party.
-        checkpoints: from which of its checkpoints the party could go on, ascending.
+        checkpoints: from a passive party: from which of its checkpoints it could go on, ascending.
         histories: from a passive party: for each of these checkpoints the digest of its exchange with the active party.
         terms: whatever else must be equal for equal results, such as versions of libraries; compared key by key.
         columns: from a passive party of a run over a network: the most columns of which it will send sums; 0: not said.

@@ -263,7 +263,7 @@ def _hello(ctx: Context, offer: Proposal, nonce: bytes) -> Hello:
         job=offer.job,
         rows=len(offer.ids),
         nonce=nonce,
-        checkpoints=own.numbers(),
+        checkpoints=() if coordinates else own.numbers(),  # of its own rounds, those without others included
         histories=histories,
         terms=dict(offer.terms),
         columns=0 if coordinates else offer.columns,
