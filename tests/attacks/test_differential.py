@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,8 +39,12 @@ class Attacked:
         return float(np.mean([self.right[self.truth == label].mean() for label in (0, 1)]))
 
 
-def trained(**model: Any) -> tuple[VerticalDataset, Mapping[str, View]]:
-    """Train one tree on breast cancer; return the views."""
+def trained(copied: Sequence[str] = (), **model: Any) -> tuple[VerticalDataset, Mapping[str, View]]:
+    """Train one tree on breast cancer; return the views.
+
+    Args:
+        copied: parties that also have one column of the party before them.
+    """
     job = with_defaults(
         parse_job(
             {
@@ -52,6 +56,17 @@ def trained(**model: Any) -> tuple[VerticalDataset, Mapping[str, View]]:
         )
     )
     data = load_dataset(job, 1, private={party: PrivateSeed(party.encode().ljust(32)) for party in PARTIES})
+    names = list(PARTIES)
+    parties = {each.name: each for each in data.parties}
+    for party in copied:
+        before, to = parties[names[names.index(party) - 1]], parties[party]
+        parties[party] = replace(
+            to,
+            columns=(*to.columns, "copy"),
+            train=np.column_stack([to.train, before.train[:, 0]]),
+            test=np.column_stack([to.test, before.test[:, 0]]),
+        )
+    data = replace(data, parties=tuple(parties.values()))
     engine = make_engine(job.encryption)
     return data, simulate_job(job, data, Variant(), engine, None, seed=1, progress=no_progress).views
 
@@ -115,6 +130,17 @@ def test_with_another_split_client_it_learns_nothing(party: str) -> None:
     found = attacked(party, "adjacent", candidates="all")
     assert found.balanced <= 0.55
     assert found.guess.notes["certain"] == 0
+
+
+@pytest.mark.parametrize("party", ["clinic", "shop"])
+def test_who_has_a_column_of_a_source_as_well_learns_the_labels(party: str) -> None:
+    """A split client is told no rows of the bins that it opens, but knows them: nobody has to collude."""
+    data, views = trained([party], candidates="all")
+    found = guessed(views[party], data, party, "adjacent")
+    assert found.guess.notes["certain"] > 0.3
+    truth = data.train_labels
+    certain = np.isin(found.guess.scores[:, 1], (0.0, 1.0))
+    assert (found.guess.values[certain] == truth[certain]).all()
 
 
 def test_public_sums_of_nodes_settle_labels_whoever_the_split_client_is() -> None:

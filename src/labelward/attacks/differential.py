@@ -5,7 +5,8 @@ sum of gradients over known rows counts their labels, and two sums whose rows di
 
 - ``"adjacent"``: sums of a node's bins, as differences of adjacent candidates. They name no rows but those of the
   party's own columns, and PIVODL lets another party, the split client, open those. A source that is its own split
-  client solves for the labels; any other party learns nothing here.
+  client solves for the labels, and so does a split client that has a column of the source as well: it knows the rows of
+  its bins, and finds it by these, or by their numbers. Any other party learns nothing here.
 - ``"parent-child"``: sums of nodes. Everybody is told these and the rows of the nodes, so that labels are certain where
   a node, or what is left of it without another, has one class.
 
@@ -17,7 +18,7 @@ Reference: Zhu et al., PIVODL (2023), Section III-C1 and Theorem 2. Differences:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -27,8 +28,8 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.shared_trees import KnownTree, SharedTreeAttack, known_trees
-from labelward.kernels.binning import bin_columns
-from labelward.messages.pivodl import ColumnOrder, OpenedSums
+from labelward.kernels.binning import Binned, bin_columns
+from labelward.messages.pivodl import ColumnCodes, ColumnOrder, OpenedSums
 from labelward.metrics.registry import READ, READ_METRICS, READ_RIGHT, Metric
 from labelward.party.view import View
 
@@ -36,6 +37,8 @@ Floats = NDArray[np.float64]
 Counted = tuple[NDArray[np.int64], float]
 """Rows, and how many of them are of the second class."""
 
+_TELLING = 8
+"""Least bins of a column that is found by the numbers of rows in its bins alone."""
 _WHOLE = 1e-3
 """Largest distance of a count from a whole number: far above the rounding of gradients, far below noise."""
 
@@ -51,7 +54,8 @@ class Differential(SharedTreeAttack):
         Literal["adjacent", "parent-child"],
         Meta(
             description="Sums that are compared: 'adjacent' (bins of the party's own columns, as far as it opened "
-            "their sums) or 'parent-child' (nodes, whose rows and sums everybody is told)."
+            "their sums, or those of equal columns of others) or 'parent-child' (nodes, whose rows and sums everybody "
+            "is told)."
         ),
     ] = "adjacent"
 
@@ -100,22 +104,70 @@ def _nodes(tree: KnownTree, scale: float) -> Iterator[Counted]:
 
 
 def _bins(view: View, own: AttackerData, tree: KnownTree, scale: float) -> Iterator[Counted]:
-    """Yield the bins of the party's own columns in each node of which it has opened the sums itself."""
-    opened = [each for each in view.observed(OpenedSums) if (each.tree, each.source) == (0, view.party)]
+    """Yield the bins of the party's own columns in each node of which it has opened the sums, its own or a copy's."""
+    opened = [each for each in view.observed(OpenedSums) if each.tree == 0]
     if not opened:
         return
     sizes = {at: own.categories[name] for at, name in enumerate(own.columns) if name in own.categories}
     bins = None if view.parameter("model.candidates") == "all" else view.parameter("model.bins", 32)
     binned = bin_columns(own.features.astype(np.float64), bins, sizes)
-    order = next(each.order for each in view.observed(ColumnOrder))
-    cells = [(column, code) for column in order for code in range(binned.sizes[column])]
-    for level in opened:
-        for node, sums in zip(level.nodes, level.sums.unpack().astype(np.int64), strict=True):
+    for source in sorted({each.source for each in opened}):
+        sums = {
+            node: each
+            for level in opened
+            if level.source == source
+            for node, each in zip(level.nodes, level.sums.unpack().astype(np.int64), strict=True)
+        }
+        if source == view.party:
+            order = next(each.order for each in view.observed(ColumnOrder))
+            columns = [(column, int(binned.sizes[column])) for column in order]
+        else:
+            nodes = {node: (tree.rows[node], of_node) for node, of_node in sums.items()}
+            columns = _columns_of_both(view, own, binned, source, nodes)
+        cells = [(column, code) for column, size in columns for code in range(size)]
+        for node, of_node in sums.items():
             rows = tree.rows[node]
-            for (column, code), each in zip(cells, sums, strict=True):
-                inside = rows[binned.codes[rows, column] == code]
+            for (column, code), each in zip(cells, of_node, strict=True):
+                inside = rows[binned.codes[rows, column] == code] if column >= 0 else rows[:0]
                 if len(inside):
                     yield inside, _second(len(inside), each, scale)
+
+
+def _columns_of_both(
+    view: View,
+    own: AttackerData,
+    binned: Binned,
+    source: str,
+    nodes: Mapping[int, tuple[NDArray[np.int64], NDArray[np.int64]]],
+) -> list[tuple[int, int]]:
+    """Return for each column of another source the own one that is equal, else -1, and its number of bins.
+
+    Equal are the bins of the rows that the party labels, where it was told them, and how many rows of each node lie in
+    each bin; without the former columns of few bins count as different.
+
+    Args:
+        nodes: rows of each node of which the party opened the sums, and these, int64 [cells, k].
+    """
+    told = next(each.message for each in view.received(ColumnCodes) if each.peer == source)
+    held = np.zeros(view.rows, np.bool_) if own.labels is None else ~np.isnan(own.labels)
+    codes, missing = np.frombuffer(told.codes, "<u2"), np.iinfo(binned.codes.dtype).max
+    mine = np.where(binned.codes == missing, 0xFFFF, binned.codes.astype(np.int64))
+    known = codes.reshape(-1, len(told.sizes)) if codes.size == held.sum() * len(told.sizes) > 0 else None
+    found, start = [], 0
+    for place, size in enumerate(told.sizes):
+        cells, equal = slice(start, start + size), -1
+        for column in np.flatnonzero(binned.sizes == size).tolist():
+            if known is None and size < _TELLING:
+                continue
+            if known is not None and (mine[held, column] != known[:, place]).any():
+                continue
+            counted = ((np.bincount(mine[rows, column], minlength=size)[:size], sums) for rows, sums in nodes.values())
+            if all((count == sums[cells, -1]).all() for count, sums in counted):
+                equal = column
+                break
+        found.append((equal, size))
+        start += size
+    return found
 
 
 def _inferred(matrix: Any, counts: Floats, values: Floats) -> Floats:
