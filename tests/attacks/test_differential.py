@@ -50,7 +50,7 @@ def trained(copied: Sequence[str] = (), **model: Any) -> tuple[VerticalDataset, 
             {
                 "data": {"table": "breast_cancer", "labels": {"bank": 0.2, "clinic": 0.8}},
                 "parties": PARTIES,
-                "model": {"kind": "pivodl", "trees": 1, "aggregation": "masks", **model},
+                "model": {"kind": "pivodl", "trees": 1, "aggregation": "masks", "common_columns": "allow", **model},
                 "encryption": {"engine": "plain", "insecure": True},
             }
         )

@@ -61,7 +61,7 @@ def attempts(
         labels,
         params or SecureBoost(trees=2, depth=3, bins=8, row_fraction=0.9),
         categories={"left": {2: tuple("abcdefg")}},
-        timeout=10.0,
+        timeout=60.0,
     )
 
     def run(who: str, kind: type[Message], change: Change) -> LabelwardError:
@@ -282,7 +282,7 @@ def test_a_split_of_no_leaf_is_named_with_its_step(attempt: Any) -> None:
 def test_sums_below_the_agreed_depth_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The party that owns the root's split knows its children, and yet sums none where trees have one split."""
     parts = {"active": np.zeros((40, 1)), "left": np.arange(40.0)[:, None]}
-    setting = Setting(parts, (np.arange(40) > 17).astype(np.int64), SecureBoost(trees=1, depth=1), timeout=10.0)
+    setting = Setting(parts, (np.arange(40) > 17).astype(np.int64), SecureBoost(trees=1, depth=1), timeout=60.0)
     deeper = lambda m: replace(m, build=(1, 2)) if m.depth else m  # noqa: E731
     monkeypatch.setattr(wiring, "Wire", lambda end, nap: Liar(end, "active", LevelRequest, deeper))
     with blamed("active", "peer-message", message="Level", step=(0, 1), value=1, about="depth 1"):

@@ -81,6 +81,13 @@ class Pivodl(GrownTrees):
             "or none."
         ),
     ] = "published"
+    common_columns: Annotated[
+        Literal["refuse", "allow"],
+        Meta(
+            description="Whether two parties may have a column that orders the rows alike, with which either reads "
+            "labels of others: 'refuse' (label holders end the training, unless 'label-dp-sums' acts) or 'allow'."
+        ),
+    ] = "refuse"
 
     def check_holders(self, rows: Mapping[str, int]) -> None:
         """Refuse an instance threshold that a label holder's number of rows never reaches.

@@ -6,7 +6,8 @@ split client learns the sums over all label holders (:mod:`.secure_sums`) and no
 best candidate and keeps the weights of the leaves below it. What every party learns: who labels which rows, the rows
 and the sums of gradients and hessians of every node that is not a leaf, the best gain of every source, and whose split
 it is. The gain tells the source of a split nearly the sums of its children (attack ``split-gains``). A source tells
-each holder the bins of all its columns, in an order that it draws, for the rows that this holder labels.
+each holder the bins of all its columns, in an order that it draws, for the rows that this holder labels. Columns that
+two parties have in common end the training (:mod:`.common_columns`).
 
 Reference: Zhu et al., PIVODL (2023), Algorithms 2 and 3, steps 1 to 7. Differences: level by level; bins travel once
 instead of the rows of each candidate at each node, which tells a holder no more than the first level of the paper's
@@ -16,6 +17,8 @@ gainful split is a leaf whose weight everybody can work out. The right term of t
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +32,7 @@ from labelward.messages.pivodl import (
 from labelward.party.context import Context
 from labelward.protocols.common.columns import MISSING, OwnColumns, OwnRecord, SourceColumns, received_columns
 from labelward.protocols.pivodl.agreed_sizes import matches
+from labelward.protocols.pivodl.common_columns import refuse_common_columns
 from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.params import Pivodl
 from labelward.protocols.pivodl.secure_sums import SecureSums
@@ -96,6 +100,13 @@ class Training:
             ctx.send(peer, ColumnCodes(sizes, kinds, codes), ())
         self.sources = {peer: self._columns(peer, ctx.recv(peer, ColumnCodes, ())) for peer in ctx.peers}
         self.sources[ctx.party] = SourceColumns(own.sizes, own.kinds, np.ascontiguousarray(own.codes[self.held]))
+        if self.params.exchange == "codes":
+            self.check_common(self.sources)
+
+    def check_common(self, sources: Mapping[str, SourceColumns]) -> None:
+        """Refuse as a label holder columns that two parties have in common, unless noise or the job allow them."""
+        if len(self.held) and self.params.common_columns == "refuse" and self.fixed.noise is None:
+            refuse_common_columns(sources)
 
     def _check_holding(self) -> None:
         """Refuse rows that two parties label, or nobody; of two others it cannot be told which one is wrong."""

@@ -192,12 +192,15 @@ class Tree:
         if not training.is_holder(self.ctx.party):
             return training.sources
         places = [np.flatnonzero(self.at == node) for node in level]
-        return {
+        heard = {
             source: hear_bins(self.ctx, source, known, places, step)
             if source != self.ctx.party and len(known.sizes)
             else known
             for source, known in training.sources.items()
         }
+        if step == (0, 0):
+            training.check_common(heard)
+        return heard
 
     def _tell_allowed(self, level: list[int], clients: dict[str, list[int]]) -> None:
         """As a source, tell the split clients which candidates leave every holder enough rows."""
