@@ -18,9 +18,9 @@ from labelward.errors import JobError
 from labelward.kernels.split_search import CATEGORICAL
 from labelward.protocols.common.columns import MISSING, Codes, SourceColumns
 
-LEAST = 10
-"""Rows outside the most common bin, of those that a holder labels, from which on a column is compared: fewer agree by
-chance, as rare flags do."""
+LEAST = 100
+"""Rows outside the most common bin, of those that a holder labels, from which on a column is compared: related columns
+agree on fewer by chance."""
 _MIXED = 1 / 8
 """Most rows of a bin across an edge of the other column, as a share of those that this one tells from its most common
 bin: the values of a fine column say on which side its rows are, those of a flag do not."""
