@@ -128,7 +128,9 @@ def _bins(view: View, own: AttackerData, tree: KnownTree, scale: float) -> Itera
         for node, of_node in sums.items():
             rows = tree.rows[node]
             for (column, code), each in zip(cells, of_node, strict=True):
-                inside = rows[binned.codes[rows, column] == code] if column >= 0 else rows[:0]
+                if column < 0:
+                    continue
+                inside = rows[binned.codes[rows, column] == code]
                 if len(inside):
                     yield inside, _second(len(inside), each, scale)
 
@@ -150,8 +152,7 @@ def _columns_of_both(
     """
     told = next(each.message for each in view.received(ColumnCodes) if each.peer == source)
     held = np.zeros(view.rows, np.bool_) if own.labels is None else ~np.isnan(own.labels)
-    codes, missing = np.frombuffer(told.codes, "<u2"), np.iinfo(binned.codes.dtype).max
-    mine = np.where(binned.codes == missing, 0xFFFF, binned.codes.astype(np.int64))
+    codes, mine = np.frombuffer(told.codes, "<u2"), binned.wide_codes()
     known = codes.reshape(-1, len(told.sizes)) if codes.size == held.sum() * len(told.sizes) > 0 else None
     found, start = [], 0
     for place, size in enumerate(told.sizes):

@@ -56,6 +56,12 @@ class Binned:
     edges: tuple[Floats, ...]
     sizes: NDArray[np.int32]
 
+    def wide_codes(self) -> NDArray[np.uint16]:
+        """Return the codes as uint16, with the largest one where a value is missing, whatever their type is."""
+        wide = self.codes.astype(np.uint16)
+        wide[self.codes == missing_code(self.codes.dtype)] = missing_code(wide.dtype)
+        return wide
+
 
 @cache
 def missing_code(dtype: np.dtype[np.uint8] | np.dtype[np.uint16]) -> int:

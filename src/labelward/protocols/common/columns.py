@@ -94,11 +94,9 @@ class OwnColumns:
 
     def __init__(self, x: Floats, categories: dict[int, int], bins: int | None, order: Integers) -> None:
         self.binned: Binned = bin_columns(x, bins, categories)
-        codes = self.binned.codes.astype(np.uint16)
-        codes[self.binned.codes == np.iinfo(self.binned.codes.dtype).max] = MISSING
         kinds = np.zeros(len(order), dtype=np.int8)
         kinds[list(categories)] = CATEGORICAL
-        self.order, self.codes = order, np.ascontiguousarray(codes[:, order])
+        self.order, self.codes = order, np.ascontiguousarray(self.binned.wide_codes()[:, order])
         self.sizes, self.kinds = self.binned.sizes[order].astype(np.int32), kinds[order]
 
     @classmethod
