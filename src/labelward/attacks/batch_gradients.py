@@ -20,14 +20,7 @@ from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import validate_rows
 from labelward.attacks.row_ranking import TwoClassRanking
 from labelward.errors import DataError
-from labelward.kernels.encoded_columns import (
-    column_codes,
-    column_values,
-    least_rows,
-    mean_and_deviation,
-    standardized,
-    tells_few,
-)
+from labelward.kernels.encoded_columns import column_codes, column_values, least_rows, scale_of_numbers, standardized
 from labelward.messages.logistic import BatchRows, EncodedCategories, WeightGradient
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
@@ -48,8 +41,8 @@ class BatchGradientGuess(TwoClassRanking):
     Setting: a curious passive party of a logistic regression. It knows no label, its own columns as they were encoded,
         the rows of every batch, and the gradients of its own weights. Rows whose residual follows from the equations of
         any batch of any epoch, but for a twentieth, come first and last in the ranking; the note ``determined_rows`` is
-        their share. What the
-        first epochs tell of the others is added up; there the probabilities are nearly the same for all rows.
+        their share. What the first epochs tell of the others is added up; there the probabilities are nearly the same
+        for all rows.
 
     Reference: none for sums over batches; the equations are those of Section 3.5 of the label inference paper where a
         batch has one row.
@@ -120,13 +113,11 @@ def own_encoded_columns(view: View, own: AttackerData) -> Floats:
     if len(kept) < len(own.columns):
         reason = f"the view of party {view.party!r} does not say which categories of its columns were encoded"
         raise DataError(reason, code="columns", value=len(kept))
-    parts = [np.empty((view.rows, 0), np.int32)]
+    parts = [np.empty((view.rows, 0))]
     least = least_rows(view.rows, min(int(view.parameter("model.batch_size")), view.rows))
     for name, codes, values in zip(own.columns, kept, own.features.T, strict=True):
         if name in own.categories:
-            parts.append(column_codes(values[:, None] == np.array(codes)))
-            continue
-        numbers = column_codes(standardized(values, *mean_and_deviation(values, least)))
-        if not tells_few(numbers, least):
-            parts.append(numbers[:, None])
-    return column_values(np.hstack(parts))
+            parts.append(values[:, None] == np.array(codes))
+        elif scale := scale_of_numbers(values, least):
+            parts.append(standardized(values, *scale)[:, None])
+    return column_values(column_codes(np.hstack(parts)))

@@ -38,10 +38,12 @@ def mean_and_deviation(values: Floats, least: int = 0) -> tuple[float, float]:
     return mean, deviation
 
 
-def tells_few(codes: Codes, least: int) -> bool:
-    """Return whether a column tells some rows from most, which are equal, but fewer of them than ``least``."""
+def scale_of_numbers(values: Floats, least: int) -> tuple[float, float] | None:
+    """Return mean and deviation; None if a column, as encoded, tells some but fewer than ``least`` rows from most."""
+    scale = mean_and_deviation(values, least)
+    codes = column_codes(standardized(values, *scale))
     apart = len(codes) - int(np.unique(codes, return_counts=True)[1].max(initial=0))
-    return 0 < apart < least and 2 * apart < len(codes)
+    return None if 0 < apart < least and 2 * apart < len(codes) else scale
 
 
 def standardized(values: Floats, mean: float, deviation: float) -> Floats:

@@ -10,14 +10,7 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset
 from labelward.errors import JobError
-from labelward.kernels.encoded_columns import (
-    Codes,
-    column_codes,
-    least_rows,
-    mean_and_deviation,
-    standardized,
-    tells_few,
-)
+from labelward.kernels.encoded_columns import Codes, column_codes, least_rows, scale_of_numbers, standardized
 from labelward.protocols.logistic.fixed_point import MOST_COLUMNS
 from labelward.protocols.logistic.params import LogisticRegression
 
@@ -50,10 +43,8 @@ class ColumnScale(msgspec.Struct, frozen=True, kw_only=True):
         if categories:
             kept = [code for code in range(1, categories) if np.count_nonzero(values == code) >= least]
             return cls(kept=tuple(kept))
-        mean, deviation = mean_and_deviation(values, least)
-        if tells_few(column_codes(standardized(values, mean, deviation)), least):
-            return cls(kept=())
-        return cls(mean=mean, deviation=deviation)
+        scale = scale_of_numbers(values, least)
+        return cls(kept=()) if scale is None else cls(mean=scale[0], deviation=scale[1])
 
     def encoded(self, values: Floats) -> Floats:
         """Return the column's numbers, float64 [rows, columns that it becomes]."""
