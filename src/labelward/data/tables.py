@@ -179,6 +179,13 @@ def read_ids(table: pa.Table, column: str, place: str) -> NDArray[np.str_]:
     return texts
 
 
+def row_ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
+    """Return the ids of a table's rows: of the named column or of ``id``, or else their numbers."""
+    if column is None and "id" not in table.column_names:
+        return tuple(map(str, range(table.num_rows)))
+    return tuple(read_ids(table, column or "id", place).tolist())
+
+
 def describe_row(row: int) -> str:
     """Return the name of a row in messages."""
     return f"row {row}, counting from 0"

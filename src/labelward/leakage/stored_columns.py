@@ -37,13 +37,6 @@ def guess_table(ids: Sequence[str], guess: ColumnGuess, about: Mapping[str, Any]
     return pa.table(columns).replace_schema_metadata({METADATA: text})
 
 
-def row_ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
-    """Return the ids of a table's rows: of the named column or of ``id``, or else their numbers."""
-    if column is None and "id" not in table.column_names:
-        return tuple(map(str, range(table.num_rows)))
-    return tuple(read_ids(table, column or "id", place).tolist())
-
-
 def rows_by_id(ids: Sequence[str], wanted: Sequence[str], place: str) -> list[int]:
     """Return the positions of the wanted ids among those of a table; :class:`DataError` where it lacks one."""
     row_of = {name: row for row, name in enumerate(ids)}

@@ -15,10 +15,11 @@ from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import read_table
 from labelward.data.encoding import fit_encoding, transform_splits
 from labelward.data.labels import encode_labels
+from labelward.data.tables import row_ids
 from labelward.errors import DataError
 from labelward.leakage.label_model import Floats, Labels, fit_label_model
 from labelward.leakage.observational_audit import count_contradictions, epsilon_evidence
-from labelward.leakage.stored_columns import row_ids, rows_by_id
+from labelward.leakage.stored_columns import rows_by_id
 from labelward.leakage.stored_guesses import attack_of_guess, guessed_rows, named_truth, read_guess
 from labelward.leakage.stored_views import run_rows
 from labelward.metrics.epsilon_bound import EpsilonEvidence

@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 from labelward.attacks.base import Attack, AuxiliaryKnowledge, ColumnGuess, Guess, LabelGuess
 from labelward.data import read_table
 from labelward.data.labels import encode_labels, encode_regression_targets, quantile_edges
+from labelward.data.tables import row_ids
 from labelward.errors import DataError, FileFormatError, JobError
 from labelward.federation.components import make_attack
 from labelward.job import ComponentSpec
 from labelward.leakage.run_attack import score_label_guess, score_values
-from labelward.leakage.stored_columns import METADATA, guess_table, row_ids
+from labelward.leakage.stored_columns import METADATA, guess_table
 from labelward.runs.secure_files import atomic_write
 
 FORMAT = 1

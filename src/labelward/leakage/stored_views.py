@@ -16,13 +16,13 @@ from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge
 from labelward.attacks.coalition import joined_data
 from labelward.data import DataSplit, read_ids, read_table, source_column, transform
 from labelward.data.labels import encode_labels, encode_regression_targets
-from labelward.data.tables import find_column
+from labelward.data.tables import find_column, row_ids
 from labelward.errors import DataError, FileFormatError, JobError
 from labelward.federation.components import MODELS, make_attack, model_family
 from labelward.federation.simulation import MODEL
 from labelward.job import ComponentSpec
 from labelward.leakage.run_attack import run_attack
-from labelward.leakage.stored_columns import row_ids, rows_by_id
+from labelward.leakage.stored_columns import rows_by_id
 from labelward.messages.handshake import RowSplit
 from labelward.party.joined_view import JoinedView
 from labelward.party.transcript import ids_digest
