@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from copied_columns import copying
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.differential import Differential
 from labelward.data import VerticalDataset, load_dataset
@@ -57,16 +58,8 @@ def trained(copied: Sequence[str] = (), **model: Any) -> tuple[VerticalDataset, 
     )
     data = load_dataset(job, 1, private={party: PrivateSeed(party.encode().ljust(32)) for party in PARTIES})
     names = list(PARTIES)
-    parties = {each.name: each for each in data.parties}
     for party in copied:
-        before, to = parties[names[names.index(party) - 1]], parties[party]
-        parties[party] = replace(
-            to,
-            columns=(*to.columns, "copy"),
-            train=np.column_stack([to.train, before.train[:, 0]]),
-            test=np.column_stack([to.test, before.test[:, 0]]),
-        )
-    data = replace(data, parties=tuple(parties.values()))
+        data = copying(names[names.index(party) - 1], party)(data)
     engine = make_engine(job.encryption)
     return data, simulate_job(job, data, Variant(), engine, None, seed=1, progress=no_progress).views
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from copied_columns import copying
 from labelward.data import VerticalDataset, load_dataset
 from labelward.errors import JobError
 from labelward.federation.components import make_engine, with_defaults
@@ -38,23 +38,6 @@ def train(data: dict[str, Any], change: Callable[[VerticalDataset], VerticalData
     variant = job.defenses[-1] if job.defenses else Variant()
     loaded = change(load_dataset(job, 1))
     simulate_job(job, loaded, variant, make_engine(job.encryption), None, seed=1, progress=no_progress)
-
-
-def copying(of: str, to: str, change: Callable[[Floats], Floats] = lambda column: column) -> Any:
-    """Return what gives a party a column that follows from the first one of another."""
-
-    def copied(data: VerticalDataset) -> VerticalDataset:
-        parties = {each.name: each for each in data.parties}
-        source, target = parties[of], parties[to]
-        parties[to] = replace(
-            target,
-            columns=(*target.columns, "copy"),
-            train=np.column_stack([target.train, change(source.train[:, 0])]),
-            test=np.column_stack([target.test, change(source.test[:, 0])]),
-        )
-        return replace(data, parties=tuple(parties.values()))
-
-    return copied
 
 
 @pytest.mark.parametrize("exchange", ["codes", "published"])
