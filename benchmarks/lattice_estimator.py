@@ -4,7 +4,7 @@ Usage: PYTHONPATH=CHECKOUT python benchmarks/lattice_estimator.py [DEGREE LOG_MO
 
 ``CHECKOUT`` is a copy of https://github.com/malb/lattice-estimator, which needs SageMath (as wheels:
 ``pip install passagemath-standard``, in an environment of its own). Nothing of labelward is imported, so that the
-environment needs nothing else. Takes some ten minutes for the default, degree 4096 and the engine's two primes; with
+environment needs nothing else. Takes some five minutes for the default, degree 4096 and the engine's two primes; with
 DEGREE and LOG_MODULUS the modulus is that power of two.
 
 Reference: M. Albrecht, R. Player, S. Scott, *On the concrete hardness of Learning with Errors*, Journal of
