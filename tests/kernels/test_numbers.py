@@ -105,7 +105,7 @@ def test_places() -> None:
 
 def test_a_training_that_diverged_is_told() -> None:
     for bad in (np.inf, -np.inf, np.nan):
-        with refused(DataError, "values"):
+        with refused(DataError, "diverged"):
             choose_scales(np.array([[0.0], [bad]]), np.empty((2, 0)), 30, bounded=False)
 
 

@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.auditing import audit as auditing
 from labelward.auditing.audit import audit
+from labelward.cli._summary import as_json
 from labelward.cli.app import app
 from labelward.errors import Code, JobError
 from labelward.federation.components import check_job, with_defaults
@@ -29,9 +30,10 @@ from labelward.leakage import run_attack
 from labelward.leakage.baselines import fit_logistic
 from labelward.party.view import View
 from labelward.protocols.splitnn.share import NetShare
+from labelward.report.load import read_audit
 from labelward.report.narrative import diverged_notice
 from labelward.report.page import write_report
-from labelward.runs.malicious_runs import diverged_runs
+from labelward.runs.diverged_runs import diverged_runs
 from labelward.runs.schema import ResultRow, read_run, run_folder
 from refusals import refused
 from standing import listed
@@ -104,6 +106,36 @@ def test_an_attacker_that_breaks_the_training_does_not_end_the_audit(
     write_report(tmp_path / "out")
     monkeypatch.setattr(auditing, "run_training", None)
     assert audit(made, tmp_path / "out") == rows
+
+
+def test_a_defense_that_breaks_the_training_does_not_end_the_audit(
+    job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defenses = [
+        {"kind": "noisy-gradients", "distribution": "gaussian", "scale": 1e30},
+        {"kind": "gradient-compression", "keep": 0.3},
+    ]
+    made = job(**{**JOB, "defense": defenses, "attack": [{"kind": "direct"}]})
+    rows = audit(made, tmp_path / "out")
+    assert [[spec["kind"] for spec in row.defense] for row in listed(rows)] == [[], ["gradient-compression"]]
+    (found,) = diverged_runs(tmp_path / "out")
+    assert (found.party, found.behavior, found.seed) == (None, None, 1)
+    assert found.defense.startswith("noisy-gradients")
+    assert not list((tmp_path / "out").glob("runs/noisy*/*/*/view"))
+    stored = read_audit(tmp_path / "out")
+    assert (stored.finished, stored.expected, stored.missing) == (3, 3, 0)
+    assert as_json(tmp_path, None, rows, stored.diverged)["diverged"] == [
+        {"defense": found.defense, "party": None, "behavior": None, "seed": 1, "reason": found.reason}
+    ]
+    monkeypatch.setattr(auditing, "run_training", None)
+    assert audit(made, tmp_path / "out") == rows
+
+
+def test_an_undefended_training_that_diverges_ends_the_audit(job: Callable[..., Job], tmp_path: Path) -> None:
+    made = job(**{**JOB, "model": {**JOB["model"], "learning_rate": 1e30}, "attack": [{"kind": "direct"}]})
+    with refused(JobError, "diverged"):
+        audit(made, tmp_path / "out")
+    assert not diverged_runs(tmp_path / "out")
 
 
 def test_an_active_attack_has_a_run_of_its_own(nets: Finished) -> None:

@@ -529,7 +529,7 @@ def test_weights_that_diverge_end_the_run() -> None:
     job = job_of(learning_rate=1e9, batch_size=16)
     with pytest.raises(JobError) as caught:
         trained(job, data_of(job))
-    assert (caught.value.code, caught.value.field) == ("range", "[model] learning_rate")
+    assert (caught.value.code, caught.value.field) == ("diverged", "[model] learning_rate")
 
 
 def test_parameters() -> None:

@@ -26,7 +26,7 @@ from labelward.report.narrative import (
 )
 from labelward.report.page import write_report
 from labelward.report.summary import summary_table
-from labelward.runs.malicious_runs import DivergedRun
+from labelward.runs.diverged_runs import DivergedRun
 from labelward.runs.schema import RESULTS_FILE, EngineInfo, ResultRow, append_row, write_run
 from pages import check_page, page_text
 
@@ -260,6 +260,7 @@ def test_notices() -> None:
                 )
                 for seed in (2, 1)
             ]
+            + [DivergedRun(defense="noisy-gradients (scale 0.1)", seed=2, reason="not finite")]
         ),
         "incomplete": [unfinished_warning(7, 10, cut_off=True), unfinished_warning(10, 10, cut_off=True)],
         "missing details": [missing_details_warning(4, 4), missing_details_warning(1, 4)],

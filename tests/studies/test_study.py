@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import shutil
@@ -27,6 +28,7 @@ from labelward.report.study import StudyReport, write_study
 from labelward.report.study.verdicts import NOT_COUNTED, ablation_verdict
 from labelward.report.summary import Spread
 from labelward.runs.directory import data_folder
+from labelward.runs.diverged_runs import DivergedRun, write_diverged
 from labelward.runs.schema import RESULTS_FILE, run_folder
 from labelward.studies import load_studies
 from labelward.studies.datasets import synthetic
@@ -285,6 +287,20 @@ def test_missing_datasets_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "was not found" in result.missing["Obesity"]
     assert not result.jobs
     assert "no figure" in StudyReport(result, tmp_path / "study").verdict()
+
+
+def test_a_page_tells_which_trainings_diverged(tmp_path: Path) -> None:
+    result = plan_study(TINY, tmp_path, parts=("table 1",), seeds=2)
+    assert StudyReport(result, tmp_path).diverged() == []
+    task = next(iter(result.jobs))
+    for seed in (1, 2):
+        folder = (tmp_path / task.path).parent / str(seed) / "runs" / "noise" / str(seed)
+        folder.mkdir(parents=True)
+        write_diverged(folder, DivergedRun(defense="noise", seed=seed, reason="not finite"))
+    report = StudyReport(result, tmp_path)
+    (sentence,) = report.diverged()
+    assert "1 and 2" in sentence
+    assert html.escape(sentence) in write_study(report, tmp_path).read_text(encoding="utf-8")
 
 
 def test_an_invalid_task_is_reported_and_others_run(tmp_path: Path) -> None:

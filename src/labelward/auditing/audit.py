@@ -77,15 +77,9 @@ from labelward.runs.directory import (
     store_source,
     stored_job,
 )
+from labelward.runs.diverged_runs import DivergedRun, read_diverged, write_diverged
 from labelward.runs.estimate import Estimate
-from labelward.runs.malicious_runs import (
-    DivergedRun,
-    MaliciousRun,
-    malicious_behavior,
-    malicious_runs,
-    read_diverged,
-    write_diverged,
-)
+from labelward.runs.malicious_runs import MaliciousRun, malicious_behavior, malicious_runs
 from labelward.runs.private_seeds import PRIVATE_FILE, Seeds, keep_seeds, resolve_seeds, stored_seeds
 from labelward.runs.provenance import library_versions, processor
 from labelward.runs.schema import (
@@ -384,7 +378,7 @@ class _Audit:
     def _finished(self, seed: int, variant: Variant, deviation: MaliciousRun | None) -> bool:
         keys = {self._row(seed, variant, party, attack).key() for party, attack in self._attackers(deviation)}
         slug = "" if deviation is None else deviation.slug
-        if deviation is not None and read_diverged(run_folder(self.out, variant.as_list(), seed, slug)) is not None:
+        if read_diverged(run_folder(self.out, variant.as_list(), seed, slug)) is not None:
             return True
         return keys <= self.done and read_run(self.out, variant.as_list(), seed, slug) is not None
 
@@ -461,7 +455,8 @@ class _Audit:
                 deviation=deviation,
             )
         except LabelwardError as error:
-            if deviation is None or error.code != "diverged":
+            whole = deviation is None and not variant.chain  # what all others are compared with
+            if whole or error.code != "diverged":
                 raise
             self._diverged(folder, at.seed, variant, deviation, error)
             return
@@ -479,15 +474,15 @@ class _Audit:
                 self.done.add(row.key())
 
     def _diverged(
-        self, folder: Path, seed: int, variant: Variant, deviation: MaliciousRun, error: LabelwardError
+        self, folder: Path, seed: int, variant: Variant, deviation: MaliciousRun | None, error: LabelwardError
     ) -> None:
-        """Store that a deviating party broke the training: it has no model, and the attack no view that is whole."""
+        """Store that a defense or a deviating party broke the training: no model, and no view that is whole."""
         self.watch("diverged", 0, 0, _label(variant, seed, deviation))
         shutil.rmtree(folder, ignore_errors=True)
         private_folder(folder)
         run = DivergedRun(
-            party=deviation.party,
-            behavior=deviation.behavior.as_dict(),
+            party=None if deviation is None else deviation.party,
+            behavior=None if deviation is None else deviation.behavior.as_dict(),
             defense=variant_without_defaults(variant).label,
             seed=seed,
             reason=error.reason,

@@ -10,7 +10,7 @@ from labelward.cli._output import print_table, say
 
 if TYPE_CHECKING:
     from labelward.report.summary import Spread, SummaryRow
-    from labelward.runs.malicious_runs import DivergedRun
+    from labelward.runs.diverged_runs import DivergedRun
     from labelward.runs.schema import ResultRow
 
 
@@ -72,7 +72,9 @@ def _cells(table: Sequence[SummaryRow]) -> tuple[list[str], list[list[str]]]:
     return [*header, "training time", "traffic"], lines
 
 
-def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dict[str, Any]:
+def as_json(
+    folder: Path, report: Path | None, rows: Sequence[ResultRow], diverged: Sequence[DivergedRun] = ()
+) -> dict[str, Any]:
     """Return means and standard deviations over the seeds, under the names of ``results.jsonl``."""
     import msgspec
 
@@ -115,7 +117,10 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
         )
     versions = rows[0].versions if rows else {}
     where = {"folder": str(folder), "report": None if report is None else str(report)}
-    return {"format": FORMAT, **where, "summary": figures, "versions": versions}
+    broken = [
+        {name: getattr(run, name) for name in ("defense", "party", "behavior", "seed", "reason")} for run in diverged
+    ]
+    return {"format": FORMAT, **where, "summary": figures, "diverged": broken, "versions": versions}
 
 
 def _privacy(row: SummaryRow) -> dict[str, Any]:

@@ -208,7 +208,7 @@ def _exponent(values: Floats) -> int:
             "training diverged: a gradient is not finite; a smaller learning_rate or max_delta_step, or a larger "
             "reg_lambda, may help"
         )
-        raise DataError(reason, code="values", value=most)
+        raise DataError(reason, code="diverged", value=most)
     mantissa, exponent = math.frexp(most)
     return max(exponent - (mantissa == 0.5), 62 - _MOST_SHIFT) if most else 0
 

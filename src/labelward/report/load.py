@@ -11,7 +11,8 @@ from labelward.errors import FileFormatError, JobError
 from labelward.job.parse import parse_job
 from labelward.leakage.embeddings import Explanations, read_explanations
 from labelward.runs.directory import JOB_FILE, made_for
-from labelward.runs.malicious_runs import DivergedRun, MaliciousRun, diverged_runs
+from labelward.runs.diverged_runs import DivergedRun, diverged_runs
+from labelward.runs.malicious_runs import MaliciousRun
 from labelward.runs.schema import (
     ResultRow,
     RunDetails,
@@ -32,8 +33,8 @@ class StoredAudit:
         rows: results.
         runs: details of the finished runs by label of the defense, in the order of the rows; the undefended run first.
         deviating: details of finished runs in which one party was malicious.
-        diverged: malicious runs whose training diverged.
-        finished, expected: number of (defense, seed) pairs that have results, and that the job asks for.
+        diverged: runs whose training diverged, by a defense or a malicious party.
+        finished, expected: number of (defense, seed) pairs that have ended, and that the job asks for.
         missing: number of finished runs without details.
         cut_off: whether the last result is truncated.
         budget: leakage budget of the job, if it has one.
@@ -102,6 +103,8 @@ def read_audit(folder: Path) -> StoredAudit:
     pairs: dict[tuple[str, int], Sequence[dict[str, Any]]] = {
         (defense_label(row.defense), row.seed): row.defense for row in rows
     }
+    diverged = tuple(diverged_runs(folder))
+    broken = {(run.defense, run.seed) for run in diverged if run.party is None}
     runs: dict[str, list[RunDetails]] = {}
     for (label, seed), defense in sorted(pairs.items(), key=lambda pair: bool(pair[1])):
         run = read_run(folder, defense, seed)
@@ -111,15 +114,15 @@ def read_audit(folder: Path) -> StoredAudit:
         job=text,
         rows=tuple(rows),
         runs={label: tuple(found) for label, found in runs.items()},
-        finished=len(pairs),
-        missing=len(pairs) - sum(map(len, runs.values())),
+        finished=len(pairs.keys() | broken),
+        missing=len(pairs.keys() - broken) - sum(map(len, runs.values())),
         expected=len(job.variants()) * len(job.run.seeds),
         cut_off=has_cut_off_row(folder),
         budget=job.leakage.budget,
         split=job.data.split,
         constrained=job.constrained,
         deviating=_deviating(folder, rows),
-        diverged=tuple(diverged_runs(folder)),
+        diverged=diverged,
         explained=_explained(folder, rows),
     )
 

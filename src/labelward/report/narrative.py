@@ -14,7 +14,7 @@ from labelward.metrics.registry import MATCHED, RANKING, READ, READ_RIGHT
 from labelward.report.formatting import decimals, percentage_points
 from labelward.report.metrics import format_metric, metric_name, metric_of
 from labelward.report.summary import Spread, SummaryRow
-from labelward.runs.malicious_runs import DivergedRun
+from labelward.runs.diverged_runs import DivergedRun
 from labelward.runs.schema import budgets, defense_label, kind_label
 
 UNDEFENDED = defense_label(())
@@ -122,14 +122,17 @@ def constant_notice(table: Sequence[SummaryRow]) -> list[str]:
 
 
 def diverged_notice(runs: Sequence[DivergedRun]) -> list[str]:
-    """Return which malicious parties broke the training, so that there is nothing to attack and no model."""
-    seeds: dict[tuple[str, str, str], list[int]] = {}
+    """Return which defenses and malicious parties broke the training, so that there is no model and no whole view."""
+    seeds: dict[tuple[str, str], list[int]] = {}
     for run in runs:
-        seeds.setdefault((run.party, kind_label(run.behavior), run.defense), []).append(run.seed)
+        cause, lost = run.defense, "attacks have"
+        if run.behavior is not None:
+            cause, lost = f"{kind_label(run.behavior)} of {run.party} ({run.defense})", "the attack has"
+        seeds.setdefault((cause, lost), []).append(run.seed)
     return [
-        f"With {behavior} of {party} ({defense}) the training diverged for {'seed' if len(found) == 1 else 'seeds'} "
-        f"{_listed(list(map(str, sorted(found))))}: no party has a model, and the attack has no result."
-        for (party, behavior, defense), found in seeds.items()
+        f"With {cause} the training diverged for {'seed' if len(found) == 1 else 'seeds'} "
+        f"{_listed(list(map(str, sorted(found))))}: no party has a model, and {lost} no result."
+        for (cause, lost), found in seeds.items()
     ]
 
 

@@ -1,60 +1,13 @@
-"""Malicious runs: one party deviates from the agreed training, as an active attack requires.
-
-A deviating party may break the training for all. Then there is neither a model nor a view to attack; the folder of the
-run keeps ``diverged.json`` instead of views, and the audit goes on.
-"""
+"""Malicious runs: one party deviates from the agreed training, as an active attack requires."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from labelward.attacks.base import Attack
 from labelward.job.components import ComponentSpec
-from labelward.party.json_file import read_versioned
-from labelward.runs.secure_files import write_json
-
-FORMAT = 1
-DIVERGED_FILE = "diverged.json"
-
-
-class DivergedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A malicious run whose numbers were not finite any more: what there is of it.
-
-    Attributes:
-        party: the deviating party.
-        behavior: kind and parameters.
-        defense: label of the chain of defenses.
-        reason: the error that ended it.
-    """
-
-    format: Literal[1] = 1
-    party: str
-    behavior: dict[str, Any]
-    defense: str
-    seed: int
-    reason: str
-
-
-def write_diverged(folder: Path, run: DivergedRun) -> None:
-    """Store that a run diverged; :class:`~labelward.errors.OutputError` if the file cannot be written."""
-    write_json(folder / DIVERGED_FILE, run)
-
-
-def read_diverged(folder: Path) -> DivergedRun | None:
-    """Return what was stored of a run that diverged; None: it did not, or has not been made."""
-    path = folder / DIVERGED_FILE
-    return read_versioned(path, DivergedRun, FORMAT) if path.exists() else None
-
-
-def diverged_runs(audit: Path) -> list[DivergedRun]:
-    """Return all runs of an audit's folder that diverged, in the order of their folders."""
-    found = (read_diverged(path.parent) for path in sorted(audit.glob(f"runs/*/*/{DIVERGED_FILE}")))
-    return [each for each in found if each is not None]
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class OwnWeights:
         if not (np.abs(scores) < 2.0**20).all():
             raise JobError(
                 "the weights diverged; a lower rate may help",
-                code="range",
+                code="diverged",
                 field="[model] learning_rate",
                 value=self.params.learning_rate,
             )

@@ -84,7 +84,7 @@ class Fixed:
         g, h = self.fitted.gradients(margins[:, None], labels)
         if (np.abs(g) * self.scales.g > self.layout.bounds[0]).any():
             reason = "training diverged: a gradient exceeds its bound; lower learning_rate"
-            raise DataError(reason, code="values", value=self.layout.bounds[0] / self.scales.g)
+            raise DataError(reason, code="diverged", value=self.layout.bounds[0] / self.scales.g)
         return encode_rows(self.numbers, g, h, None, self.scales)
 
     def weights(self, totals: Integers) -> Floats:

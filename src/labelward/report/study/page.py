@@ -11,6 +11,7 @@ import numpy as np
 
 from labelward.report.formatting import count, decimals
 from labelward.report.metrics import metric_name
+from labelward.report.narrative import diverged_notice
 from labelward.report.plots import DefenseMark, curves, defense_plot, histograms, point_plot
 from labelward.report.study.verdicts import (
     NOT_COUNTED,
@@ -27,6 +28,7 @@ from labelward.report.study.verdicts import (
 )
 from labelward.report.summary import Spread
 from labelward.report.templates import render, write_page
+from labelward.runs.diverged_runs import DivergedRun, diverged_runs
 from labelward.studies.references import COUNTED, NO_DEFENSE, SUMS, UTILITY, FigureKey, ReferenceFigure
 from labelward.studies.results import (
     Floats,
@@ -82,6 +84,13 @@ class StudyReport:
             for column, cell in zip(table.header, row, strict=True)
             if cell.paper or cell.reference
         ]
+
+    def diverged(self) -> list[str]:
+        """Return which defenses and attackers broke trainings, whose seeds are missing in the figures."""
+        found: dict[tuple[str, str], list[DivergedRun]] = {}
+        for task in self.result.jobs:
+            found.setdefault((task.dataset.name, task.model), []).extend(diverged_runs(self._out / task.path))
+        return [f"{', '.join(of)}: {sentence}" for of, runs in found.items() for sentence in diverged_notice(runs)]
 
     def verdict(self) -> str:
         """Say how many figures are within their tolerance; one that several parts show counts once."""
@@ -491,6 +500,7 @@ def write_study(report: StudyReport, out: Path) -> Path:
         result=result,
         verdict=report.verdict(),
         sections=report.sections,
+        diverged=report.diverged(),
         versions=study_versions(result, out),
     )
     return write_page(out / PAGE_FILE, page)
