@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -21,10 +22,12 @@ class CutEnd(Transport):
     Args:
         at: number of the party's message, sent or received, that does not happen; None: it lives.
         passed: how many messages each party has passed; counted here.
+        waiting: which parties wait for a message, noted here; given: it dies when all others do, so that what they have
+            kept by then is no matter of chance.
     """
 
-    def __init__(self, inner: Transport, at: int | None, passed: Counter[str]) -> None:
-        self.party, self._inner, self._at, self._passed = inner.party, inner, at, passed
+    def __init__(self, inner: Transport, at: int | None, passed: Counter[str], waiting: set[str] | None = None) -> None:
+        self.party, self._inner, self._at, self._passed, self._waiting = inner.party, inner, at, passed, waiting
 
     def send(self, peer: str, frame: bytes) -> None:
         self._step()
@@ -32,9 +35,13 @@ class CutEnd(Transport):
             self._inner.send(peer, frame)
 
     def receive(self, timeout: float) -> tuple[str, bytes] | None:
+        if self._waiting is not None:
+            self._waiting.add(self.party)
         with _restarted():
             arrived = self._inner.receive(timeout)
         if arrived is not None and arrived[1]:
+            if self._waiting is not None:
+                self._waiting.discard(self.party)
             self._step()
         return arrived
 
@@ -46,8 +53,15 @@ class CutEnd(Transport):
 
     def _step(self) -> None:
         if self._passed[self.party] == self._at:
+            while self._waiting is not None and self._others_move(self._waiting):
+                pass
             raise Killed
         self._passed[self.party] += 1
+
+    def _others_move(self, waiting: set[str]) -> bool:
+        before = Counter(self._passed)
+        time.sleep(0.1)
+        return before != self._passed or not before.keys() - {self.party} <= waiting
 
 
 class RestartingEnd(Transport):

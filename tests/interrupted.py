@@ -54,11 +54,13 @@ class Interrupted:
 
     Attributes:
         policies: makes them, anew for each attempt as a new process would.
+        settled: whether a party is cut off when all others wait for a message, else whatever they do.
     """
 
     setting: Setting
     folder: Path
     policies: Callable[[], Sequence[Policy]] = tuple
+    settled: bool = False
     contexts: dict[str, Context] = field(default_factory=dict)
 
     def finish(self, *cuts: Cut) -> Ended:
@@ -73,14 +75,14 @@ class Interrupted:
 
     def attempt(self, cut: Cut | None = None) -> tuple[dict[str, Any], Counter[str]] | None:
         """Run until the cut, or to the end: outcomes by party, and the messages that each passed; None: cut off."""
-        setting, passed = self.setting, Counter[str]()
+        setting, passed, waiting = self.setting, Counter[str](), set[str]() if self.settled else None
         engine = make_engine(setting.engine)
         whole, run = session(setting), program(setting, engine)
 
         def live(ctx: Context) -> Any:
             return run(ctx, whole.handshake(ctx))
 
-        programs = {party: (partial(self._context, party, cut, passed), live) for party in setting.parts}
+        programs = {party: (partial(self._context, party, cut, passed, waiting), live) for party in setting.parts}
         try:
             outcomes = run_parties(programs)
         except Killed:
@@ -106,10 +108,12 @@ class Interrupted:
         kept = self.checkpoints(self.setting.active)
         return msgspec.msgpack.decode(kept.load(0, msgspec.Raw)[1]("beginning"), type=FittedTargets)  # type: ignore[type-var]
 
-    def _context(self, party: str, cut: Cut | None, passed: Counter[str], end: Transport) -> Context:
+    def _context(
+        self, party: str, cut: Cut | None, passed: Counter[str], waiting: set[str] | None, end: Transport
+    ) -> Context:
         setting, checkpoints = self.setting, self.checkpoints(party)
         ctx = self.contexts[party] = session(setting).context(
-            CutEnd(end, cut.at if cut and cut.party == party else None, passed),
+            CutEnd(end, cut.at if cut and cut.party == party else None, passed, waiting),
             Transcript(header(setting, party), self.folder / party / "view", resume=True, finished=True),
             policies=PolicyChain(self.policies() if party == setting.active else ()),
             timeout=setting.timeout,

@@ -57,6 +57,7 @@ def test_files_of_the_architecture_page_exist() -> None:
         assert (source / name).exists() or ("/" not in name and any(source.rglob(name))), name
 
 
+@pytest.mark.slow
 def test_names_of_the_architecture_page_exist() -> None:
     defined = set(import_graph())
     for path in Path(labelward.__file__).parent.rglob("*.py"):

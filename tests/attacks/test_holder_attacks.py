@@ -80,6 +80,7 @@ def test_node_sums_tell_every_party_of_the_others_labels(rows: dict[tuple[str, s
             assert 0.5 < leakage["beside"]["logistic"]["auc"] < leakage["auc"]
 
 
+@pytest.mark.slow
 def test_accuracy_stands_beside_what_it_hides(rows: dict[tuple[str, str, str], ResultRow]) -> None:
     for party in "ab":
         leakage = rows["", party, "leaf-weights"].leakage

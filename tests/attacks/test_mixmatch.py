@@ -272,6 +272,7 @@ def test_tokens_are_dropped_as_often_as_asked_but_the_first_stays():
     assert float((left[:, 1:] == 0).double().mean()) == pytest.approx(0.3, abs=0.023)  # five sd of 10,000 draws
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fine_tune", [False, True])
 def test_a_text_model_is_completed_by_mixtext(fine_tune):
     """The second token names the class; half of the unlabeled rows miss some others."""

@@ -38,6 +38,7 @@ class TestSplitEvidenceOfThreeClassesWithoutThreshold(AttackContract):
         return SplitEvidence(least_evidence=0.0, steps=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [BOOSTED, FOREST], ids=["boosted", "forest"])
 def test_the_choice_of_splits_tells_more_than_row_sets(params):
     parts, labels = cancer()

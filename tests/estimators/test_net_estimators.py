@@ -37,6 +37,7 @@ _WEIGHTS = "a row of weight 2 is one row of a batch, and not two"
 EXPECTED_FAILURES = {"check_sample_weight_equivalence_on_dense_data": _WEIGHTS}
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     # float64, as scikit-learn has it: it compares predictions of a row in batches of several sizes to 1e-7
     [cls(**{**SMALL, "epochs": 9}, dtype="float64") for cls in (SplitNetClassifier, SplitNetRegressor)],

@@ -56,6 +56,7 @@ def _job(path: str, model: dict[str, object], count: int) -> Job:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "count", "top"),
     [({"bottom": "resnet-20", "height": 4}, 8, 255.0), ({"bottom": "bert-small", "vocabulary": 50}, 6, 49.0)],

@@ -24,7 +24,9 @@ def stored_in(name: str) -> Path:
     return VALUES / f"{name.replace(' ', '-')}.json"
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.slow) if each == "noisy gradients" else each for each in CASES]
+)
 def test_nothing_has_changed(name: str, tmp_path: Path) -> None:
     stored, tolerances = read_values(stored_in(name))
     found = list(differences(stored, found_values(name, tmp_path), tolerances))

@@ -16,6 +16,7 @@ def examine(bits: int) -> list[KernelBenchmark]:
 OPERATIONS = {"encrypt", "split", "add", "seal", "decrypt"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", ["", *(name for name in BACKENDS if not unavailable_reason(name))])
 def test_what_is_told_is_what_an_engine_does(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.setenv(VARIABLE, variable)

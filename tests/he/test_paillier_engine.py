@@ -89,6 +89,7 @@ def test_rows_in_blocks_outlive_the_workers_that_held_them(pool: PaillierEngine)
     assert private.decrypt(late.rerandomize()).tolist() == [expected]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["kill", "close"])
 def test_nobody_hangs_on_a_worker_that_ends_in_the_midst_of_its_work(pool: PaillierEngine, end: str) -> None:
     private = pool.generate(3072, protection=SecureRandom(), insecure=True)

@@ -124,6 +124,7 @@ def test_no_dimension_is_refused():
         spectral_embedding(merge_identical_rows(np.zeros((1, 3), np.int32)), 0, rng=np.random.default_rng(1))
 
 
+@pytest.mark.slow
 def test_one_thread_holds_for_libraries_that_are_loaded_later() -> None:
     """A process whose first embedding comes before its first clustering."""
     code = (

@@ -71,6 +71,7 @@ def test_trees_on_other_labels_of_the_same_distribution_show_nothing(least: int)
     assert epsilon_evidence(guess, None, labels, model, leaves=leaves, rng=rng).bound() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_bounds_stay_below_the_true_epsilon(mechanism: Mechanism, epsilon: float) -> None:

@@ -138,6 +138,7 @@ def test_an_undefended_training_that_diverges_ends_the_audit(job: Callable[..., 
     assert not diverged_runs(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_an_active_attack_has_a_run_of_its_own(nets: Finished) -> None:
     out, rows = nets
     active, passive = (attacked(rows, f"{kind}-completion") for kind in ("active", "passive"))

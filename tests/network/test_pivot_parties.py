@@ -23,6 +23,7 @@ MODEL = 'kind = "pivot"\ndealer = "dealer"\ndepth = 2\nbins = 4'
 PARTIES = ("bank", "telco", "shop", "dealer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "encryption",
     [

@@ -463,7 +463,7 @@ def test_of_a_run_that_goes_on(cut: Cut, tmp_path: Path) -> None:
     parts, views = dict(zip(PARTIES, np.split(table(), 3, axis=1), strict=True)), []
     for number, labels in enumerate(changes(2)):
         setting = Setting(parts=parts, labels=labels, noise=1)
-        views.append(Interrupted(setting=setting, folder=tmp_path / str(number)).finish(cut).views)
+        views.append(Interrupted(setting=setting, folder=tmp_path / str(number), settled=True).finish(cut).views)
         assert views[-1]["shop"].attempts == 2
     check_non_interference(views, holders=HOLDERS)
     greeted = set[tuple[Any, ...]]()
