@@ -110,13 +110,13 @@ def candidates(
         _ordered(sums, totals, ordered, numbers.count, left)
     one_hot = categorical & (sizes < onehot)
     for f in np.flatnonzero(one_hot):
-        each = np.broadcast_to(np.arange(bins, dtype=np.int32), (nodes, bins))
+        each = np.tile(np.arange(bins, dtype=np.int32), (nodes, 1))
         size = np.full(nodes, min(int(sizes[f]), bins), dtype=np.int64)
-        _joining(sums[f], totals, each, size, (1, bins), left[:, f])
+        _joining(sums[f], totals, each, size, (1, bins), left, int(f))
     orders = {}
     for f in np.flatnonzero(categorical & ~one_hot):
         order, size = _order(sums[f], numbers, scales, rule.reg_lambda)
-        _joining(sums[f], totals, order, size, (0, threshold), left[:, f])
+        _joining(sums[f], totals, order, size, (0, threshold), left, int(f))
         orders[int(f)] = order
     return Candidates(left, bins, one_hot, orders)
 
@@ -197,30 +197,28 @@ def _joining(
     sizes: NDArray[np.int64],
     limits: tuple[int, int],
     left: Integers,
+    column: int,
 ) -> None:
-    """Fill ``left`` [S, A, k] of a categorical column.
+    """Fill ``left`` [S, F, A, k] of a categorical column.
 
     ``limits``: whether each category is alone on the left (else the earlier ones stay), and the most categories of the
     smaller side.
     """
     alone, threshold = limits
     nodes, bins, k = cells.shape
-    both = left.shape[1] > bins
+    both = left.shape[2] > bins
     side, known = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
     for s in range(nodes):
         side[:], known[:] = 0, 0
         for c in range(bins):
-            known += cells[s, c]
+            for v in range(k):
+                known[v] += cells[s, c, v]
         for a in range(bins):
-            if a >= sizes[s]:
-                left[s, a] = totals[s]
+            found = a < sizes[s]
+            for v in range(k if found else 0):
+                side[v] = cells[s, order[s, a], v] + (0 if alone else side[v])
+            found = found and (alone or a + 1 <= threshold or sizes[s] - a - 1 <= threshold)
+            for v in range(k):
+                left[s, column, a, v] = side[v] if found else totals[s, v]
                 if both:
-                    left[s, bins + a] = totals[s]
-                continue
-            if alone:
-                side[:] = 0
-            side += cells[s, order[s, a]]
-            refused = not alone and a + 1 > threshold and sizes[s] - a - 1 > threshold
-            left[s, a] = totals[s] if refused else side
-            if both:
-                left[s, bins + a] = totals[s] if refused else side + totals[s] - known
+                    left[s, column, bins + a, v] = side[v] + totals[s, v] - known[v] if found else totals[s, v]

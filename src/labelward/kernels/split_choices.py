@@ -15,6 +15,8 @@ from labelward.jit import jit
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Whole = int | np.int64
+"""A number that is written as np.int64 where it is constant: numba compiles a callee anew for each literal number."""
 
 MUTE, STOPPED, OTHERS, OWN = range(4)  # of a node: tells nothing; no split known; split of another party; own split
 
@@ -227,7 +229,7 @@ def row_gradients(
 
 
 @jit
-def _change(output: int, outputs: int, old: int, new: int) -> float:
+def _change(output: int, outputs: int, old: Whole, new: Whole) -> float:
     """Return what p - q of an output changes by when a row's label does; two classes have one output."""
     if outputs == 1:
         return float(old - new)
@@ -237,7 +239,9 @@ def _change(output: int, outputs: int, old: int, new: int) -> float:
 
 
 @jit
-def _violation(grown: Grown, sums: Sums, node: int, below: int, row: int, old: int, new: int, pure: bool) -> float:
+def _violation(
+    grown: Grown, sums: Sums, node: int, below: Whole, row: Whole, old: Whole, new: Whole, pure: bool
+) -> float:
     """Return by how much a node contradicts the labels after one change; ``below``: its child with the row, or -1."""
     outputs = sums.total.shape[1]
     split = grown.choice[node] != STOPPED
@@ -276,10 +280,11 @@ def _violation(grown: Grown, sums: Sums, node: int, below: int, row: int, old: i
 def violations(grown: Grown, sums: Sums, counts: Floats) -> Floats:
     """Return float64 [N]: by how much each node contradicts the labels; ``counts`` [N, K]: its rows of each class."""
     found = np.zeros(len(grown.parent))
+    none, zero = np.int64(-1), np.int64(0)
     for node in range(len(found)):
         if grown.choice[node] != MUTE:
             pure = counts[node].max() == counts[node].sum()
-            found[node] = _violation(grown, sums, node, -1, 0, 0, 0, pure)
+            found[node] = _violation(grown, sums, node, none, zero, zero, zero, pure)
     return found
 
 
@@ -321,7 +326,7 @@ def relabel_rows(
                 gone += found[node]
                 node = grown.parent[node]
         for tree in range(len(grown.leaf)):
-            node, below = grown.leaf[tree, row], -1
+            node, below = grown.leaf[tree, row], np.int64(-1)
             while node >= 0 and cost - gone <= limit:  # no violation is negative
                 if grown.choice[node] != MUTE:
                     pure = counts[node, new] + 1 == counts[node].sum()

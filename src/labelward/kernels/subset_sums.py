@@ -251,7 +251,7 @@ def _in_subsets(keys: Keys, target: np.uint64, few: int) -> NDArray[np.bool_]:
     ordered = keys[order]
     if few == 2:
         for one in range(m):
-            _mark(ordered, order, target - keys[one], one, -1, possible)
+            _mark(ordered, order, target - keys[one], one, np.int64(-1), possible)
         return possible
     for one in range(m):
         for two in range(one):
@@ -261,7 +261,9 @@ def _in_subsets(keys: Keys, target: np.uint64, few: int) -> NDArray[np.bool_]:
 
 
 @jit
-def _mark(ordered: Keys, order: Integers, wanted: np.uint64, one: int, two: int, possible: NDArray[np.bool_]) -> None:
+def _mark(
+    ordered: Keys, order: Integers, wanted: np.uint64, one: int, two: np.int64 | int, possible: NDArray[np.bool_]
+) -> None:
     """Mark rows that complete a subset: those of the wanted key, but for the rows that it has already."""
     low, high = 0, len(ordered)
     while low < high:
