@@ -119,6 +119,9 @@ def audit(
     In the folder of an earlier audit, what is stored counts: a job may have more seeds, defenses and attacks than were
     asked for before. Attacks that are new run on the stored views, and those that were asked for before stay.
 
+    A run that a defense or an active attacker breaks, so that its numbers are not finite any more, has no rows; its
+    folder says why (:mod:`labelward.runs.diverged_runs`), and it is not tried again.
+
     Args:
         out: a new folder, or that of an audit of a job that differs in seeds, defenses and attacks only.
         force: clear a folder of an audit of any job first.
@@ -133,6 +136,7 @@ def audit(
         InputError: of any kind, before anything is written.
         PolicyError: a defense does not fit model or data.
         EncryptionError: the engine does not offer the key's size.
+        JobError, DataError: an honest training without a defense diverged.
     """
     out, repeat = as_path("out", out), as_paths("repeat", repeat)
     job = with_defaults(_with_objects(as_job(job), attacks, defenses))
