@@ -182,7 +182,7 @@ def test_where_a_run_reads_it(
 
     monkeypatch.setattr(wiring, "Wire", Changed)
     parts = make_parts(31, 60, {"active": 1, "liar": 2})
-    setting = Setting(parts, make_labels(31, parts), SecureBoost(trees=1, depth=2, bins=8), timeout=10.0)
+    setting = Setting(parts, make_labels(31, parts), SecureBoost(trees=1, depth=2, bins=8))
     with pytest.raises(LabelwardError) as caught:
         setting.run()
     assert_harmless(shown(caught.value, tmp_path, capsys))

@@ -147,7 +147,7 @@ def test_columns_are_no_more_than_were_agreed(private: PrivateKey) -> None:
 def run_with(monkeypatch: pytest.MonkeyPatch, params: TreeModel, lie: tuple[str, type[Message], Change]) -> PeerError:
     """Run with one liar and return the error of the run."""
     parts = make_parts(31, 60, {"active": 1, "left": 2})
-    setting = Setting(parts, make_labels(31, parts), params, timeout=10.0)
+    setting = Setting(parts, make_labels(31, parts), params)
     monkeypatch.setattr(wiring, "Wire", lambda end, nap: Liar(end, *lie))
     with pytest.raises(PeerError) as caught:
         setting.run()

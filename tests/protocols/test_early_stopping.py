@@ -187,4 +187,4 @@ def without_route(record: list) -> list:
 def test_patience_needs_validation_rows() -> None:
     given = setting(111)
     with refused(JobError, "conflict", field="[model] early_stopping_rounds"):
-        given.run(validation=None, validation_labels=None, validation_weights=None, timeout=10.0)
+        given.run(validation=None, validation_labels=None, validation_weights=None)

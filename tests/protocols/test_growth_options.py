@@ -148,14 +148,14 @@ def test_directions_under_encryption() -> None:
 
 def test_directions_need_one_output() -> None:
     with refused(DataError, "unsupported", field="party 'left'"):
-        replace(setting(86, "classes"), monotone={"left": {0: 1}}, timeout=10.0).run()
+        replace(setting(86, "classes"), monotone={"left": {0: 1}}).run()
 
 
 def test_a_tree_for_each_class_keeps_no_directions() -> None:
     """Each tree has one output, but the margin of a class is not its probability."""
     given_setting = setting(87, "classes", multi_strategy="one_output_per_tree")
     with refused(DataError, "unsupported", field="party 'left'"):
-        replace(given_setting, monotone={"left": {0: 1}}, timeout=10.0).run()
+        replace(given_setting, monotone={"left": {0: 1}}).run()
 
 
 # -- samples -----------------------------------------------------------------------------------------------------------

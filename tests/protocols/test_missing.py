@@ -101,7 +101,7 @@ def test_infinite_values_are_refused() -> None:
     parts = make_parts(64, 20, {"a": 1, "b": 1})
     parts["b"][3, 0] = math.inf
     with pytest.raises((DataError, InputError, ValueError), match="row 3"):
-        Setting(parts, make_labels(64, {"a": parts["a"]}), STUMP, timeout=10.0).run()
+        Setting(parts, make_labels(64, {"a": parts["a"]}), STUMP).run()
 
 
 def test_missing_values_at_prediction_only() -> None:

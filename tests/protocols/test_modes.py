@@ -117,4 +117,4 @@ def test_layers_under_encryption() -> None:
 def test_layers_need_columns_below() -> None:
     given = replace(layered(), parts={**layered().parts, "active": np.empty((120, 0))}, test=None)
     with refused(JobError, "conflict", field="[model] mode", value="layered"):
-        given.run(timeout=10.0)
+        given.run()

@@ -146,7 +146,7 @@ def test_labels_unfit_for_the_objective(objective: str, value: float) -> None:
     labels[7] = value
     setting = Setting(parts, labels, SecureBoost(trees=1, objective=objective), classes=())
     with refused(DataError, "labels") as caught:
-        setting.run(timeout=10.0)
+        setting.run()
     np.testing.assert_equal(caught.value.value, value)
 
 
@@ -164,7 +164,7 @@ def test_objectives_that_do_not_fit_the_labels(objective: str, classes: tuple[st
     labels = make_targets(51, parts, "classes", max(2, len(classes)))
     setting = Setting(parts, labels, SecureBoost(trees=1, objective=objective), classes=classes)
     with refused(JobError, "unsupported", field="[model] objective", value=objective):
-        setting.run(timeout=10.0)
+        setting.run()
 
 
 def test_exact_hessians_of_several_classes() -> None:

@@ -274,7 +274,7 @@ def other_layout(block: CipherBlock) -> CipherBlock:
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_the_sender_of_wrong_blocks_is_named(change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = make_parts(56, 60, {"active": 1, "left": 2})
-    setting = Setting(parts, make_labels(56, parts), SecureBoost(trees=1, depth=2, bins=8), timeout=10.0)
+    setting = Setting(parts, make_labels(56, parts), SecureBoost(trees=1, depth=2, bins=8))
     monkeypatch.setattr(wiring, "Wire", lambda end, nap: Liar(end, change))
     with pytest.raises(PeerError) as caught:
         setting.run()
@@ -306,7 +306,7 @@ def test_chunks_have_arrived_when_they_are_yielded(n: int, expected: list[tuple[
             topology=Topology.star("active", "left"),
             transcript=Transcript(wiring.header(setting, party)),
             seed=1,
-            timeout=10.0,
+            timeout=60.0,
         )
         for party in ends
     }

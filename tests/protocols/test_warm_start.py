@@ -79,7 +79,7 @@ def test_the_model_that_was_is_not_touched() -> None:
 
 def error_of(setting: Setting, **changes: Any) -> LabelwardError:
     with pytest.raises(LabelwardError) as caught:
-        setting.run(timeout=10.0, **changes)
+        setting.run(**changes)
     return caught.value
 
 
