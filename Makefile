@@ -27,7 +27,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 help:
 	@echo "make demo           audit a shipped example under real encryption; SMALL=1 for a short one, OUT=DIR for another folder"
 	@echo "make demo-network   three parties over a network, then in one process: is all the same? SMALL=1, OUT=DIR as above"
-	@echo "make test           run the tests, in JOBS=2 processes, but for those that take long"
+	@echo "make test           run the tests, in JOBS=3 processes, but for those that take long"
 	@echo "make test-slow      run those that take long"
 	@echo "make chaos          disturb CHAOS_RUNS=200 runs between companies, drawn from CHAOS_SEED=1; each must end as if undisturbed"
 	@echo "make chaos-nightly  the 1,000 runs of tests/network/nightly.toml; goes on where it was stopped (CHAOS_OUT=chaos-nightly)"
@@ -50,7 +50,9 @@ demo-network: $(VENV)/.for-use
 compiled: $(VENV)/.for-development
 	@$(BIN)/python -m compileall -q -j $(JOBS) src
 
-# a file's tests run in one process, so that no two make what they share, and few compile the same kernels
+# a file's tests run in one process, so that no two make what they share, and few compile the same kernels; of two cores a
+# fifth of the time would be spent on waiting, so that a third process has something to do
+test: JOBS = 3
 test: compiled
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
 

@@ -29,6 +29,7 @@ def _expected(estimator: BaseEstimator) -> dict[str, str]:
     return EXPECTED_FAILURES[type(estimator).__name__]
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         cls(n_estimators=4, max_depth=4, engine="plain", insecure=True)

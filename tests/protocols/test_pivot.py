@@ -69,8 +69,8 @@ def check_equal(ended: SimulationResult, data: VerticalDataset, params: Pivot) -
         pytest.param(FIVE, PLAIN, {"depth": 3, "min_node_rows": 2}, marks=pytest.mark.slow),
         pytest.param(FIVE, PLAIN, {"depth": 4, "min_node_rows": 2}, marks=pytest.mark.slow),
         pytest.param(PARTIES, PLAIN, {"candidates": "all", "depth": 2}, marks=pytest.mark.slow),
-        (PARTIES, PLAIN, {"min_rows": 25}),
-        (PARTIES, PLAIN, {"statistical_bits": 45}),
+        pytest.param(PARTIES, PLAIN, {"min_rows": 25}, marks=pytest.mark.slow),
+        pytest.param(PARTIES, PLAIN, {"statistical_bits": 45}, marks=pytest.mark.slow),
     ],
     ids=["plain", "paillier", "two", "five", "five-deep", "all", "min_rows", "statistical_bits"],
 )
