@@ -50,8 +50,8 @@ demo-network: $(VENV)/.for-use
 compiled: $(VENV)/.for-development
 	@$(BIN)/python -m compileall -q -j $(JOBS) src
 
-# a file's tests run in one process, so that no two make what they share, and few compile the same kernels; of two cores a
-# fifth of the time would be spent on waiting, so that a third process has something to do
+# a file's tests run in one process, so that no two make what they share, and few compile the same kernels; tests that wait
+# for peers and timeouts leave two processes on two cores idle for a fifth of the time, which a third one fills
 test: JOBS = 3
 test: compiled
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
