@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 SMALL  ?=
 OUT    ?= $(if $(filter demo-network,$(MAKECMDGOALS)),runs/demo-network,$(if $(SMALL),runs/demo-small,demo))
+JOBS_OF_TEST := $(or $(JOBS),3)
 JOBS   ?= 2
 HASHED ?=
 
@@ -52,7 +53,7 @@ compiled: $(VENV)/.for-development
 
 # a file's tests run in one process, so that no two make what they share, and few compile the same kernels; tests that wait
 # for peers and timeouts leave two processes on two cores idle for a fifth of the time, which a third one fills
-test: JOBS = 3
+test: JOBS = $(JOBS_OF_TEST)
 test: compiled
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
 

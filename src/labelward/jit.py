@@ -21,9 +21,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 import numba
+import numpy as np
 from numba.core import event
 
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
+Whole = int | np.int64
+"""A number of a kernel's callee, np.int64 where it is constant: numba compiles anew for each literal number."""
 
 
 def jit(function: Kernel) -> Kernel:

@@ -124,7 +124,7 @@ def test_a_defense_that_breaks_the_training_does_not_end_the_audit(
     assert not list((tmp_path / "out").glob("runs/noisy*/*/*/view"))
     stored = read_audit(tmp_path / "out")
     assert (stored.finished, stored.expected, stored.missing) == (3, 3, 0)
-    assert as_json(tmp_path, None, rows, stored.diverged)["diverged"] == [
+    assert as_json(tmp_path / "out", None, rows)["diverged"] == [
         {"defense": found.defense, "party": None, "behavior": None, "seed": 1, "reason": found.reason}
     ]
     monkeypatch.setattr(auditing, "run_training", None)

@@ -291,14 +291,14 @@ def test_missing_datasets_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_page_tells_which_trainings_diverged(tmp_path: Path) -> None:
     result = plan_study(TINY, tmp_path, parts=("table 1",), seeds=2)
-    assert StudyReport(result, tmp_path).diverged() == []
+    assert StudyReport(result, tmp_path).diverged == []
     task = next(iter(result.jobs))
     for seed in (1, 2):
         folder = (tmp_path / task.path).parent / str(seed) / "runs" / "noise" / str(seed)
         folder.mkdir(parents=True)
         write_diverged(folder, DivergedRun(defense="noise", seed=seed, reason="not finite"))
     report = StudyReport(result, tmp_path)
-    (sentence,) = report.diverged()
+    (sentence,) = report.diverged
     assert "1 and 2" in sentence
     assert html.escape(sentence) in write_study(report, tmp_path).read_text(encoding="utf-8")
 

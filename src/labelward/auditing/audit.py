@@ -92,6 +92,7 @@ from labelward.runs.schema import (
     VisibilityCounts,
     append_row,
     budget_texts,
+    defense_label,
     read_rows,
     read_run,
     replace_rows,
@@ -459,9 +460,8 @@ class _Audit:
                 deviation=deviation,
             )
         except LabelwardError as error:
-            whole = deviation is None and not variant.chain  # what all others are compared with
-            if whole or error.code != "diverged":
-                raise
+            if error.code != "diverged" or (deviation is None and not variant.chain):
+                raise  # all others are compared with the honest, undefended run
             self._diverged(folder, at.seed, variant, deviation, error)
             return
         run = _Run(at, deviation, folder, training, estimate, engines)
@@ -487,7 +487,7 @@ class _Audit:
         run = DivergedRun(
             party=None if deviation is None else deviation.party,
             behavior=None if deviation is None else deviation.behavior.as_dict(),
-            defense=variant_without_defaults(variant).label,
+            defense=defense_label(variant.as_list()),
             seed=seed,
             reason=error.reason,
         )

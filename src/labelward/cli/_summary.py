@@ -72,14 +72,13 @@ def _cells(table: Sequence[SummaryRow]) -> tuple[list[str], list[list[str]]]:
     return [*header, "training time", "traffic"], lines
 
 
-def as_json(
-    folder: Path, report: Path | None, rows: Sequence[ResultRow], diverged: Sequence[DivergedRun] = ()
-) -> dict[str, Any]:
+def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dict[str, Any]:
     """Return means and standard deviations over the seeds, under the names of ``results.jsonl``."""
     import msgspec
 
     from labelward.party.joined_view import SEPARATOR
     from labelward.report.summary import summary_table
+    from labelward.runs.diverged_runs import diverged_runs
     from labelward.runs.schema import FORMAT, budget_texts, kind_label
 
     attacks = {kind_label(row.attack): row.attack for row in rows if row.attack is not None}
@@ -117,10 +116,9 @@ def as_json(
         )
     versions = rows[0].versions if rows else {}
     where = {"folder": str(folder), "report": None if report is None else str(report)}
-    broken = [
-        {name: getattr(run, name) for name in ("defense", "party", "behavior", "seed", "reason")} for run in diverged
-    ]
-    return {"format": FORMAT, **where, "summary": figures, "diverged": broken, "versions": versions}
+    names = ("defense", "party", "behavior", "seed", "reason")
+    diverged = [{name: getattr(run, name) for name in names} for run in diverged_runs(folder)]
+    return {"format": FORMAT, **where, "summary": figures, "diverged": diverged, "versions": versions}
 
 
 def _privacy(row: SummaryRow) -> dict[str, Any]:

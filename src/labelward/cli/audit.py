@@ -120,10 +120,10 @@ def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, jso
         if not (out / RESULTS_FILE).exists():
             fail("no run was finished; run the same command to start again", 2, "interrupted")
         fail(f"finished results are kept in {out}; run the same command again to resume", 2, "interrupted")
-    stored = read_audit(out)
     if json:
-        print_json(as_json(out, page, rows, stored.diverged))
+        print_json(as_json(out, page, rows))
         return
+    stored = read_audit(out)
     print_summary(rows, job.leakage.budget, stored.diverged, stored.training_rows)
     if page is not None:
         typer.echo(f"report: {page}")

@@ -159,6 +159,6 @@ def _print(report: StudyReport) -> None:
     for section in report.sections:
         for sentence in section.verdicts:
             say(sentence)
-    for sentence in report.diverged():
+    for sentence in report.diverged:
         say(sentence)
     say(report.verdict())

@@ -215,8 +215,9 @@ def _joining(
                 known[v] += cells[s, c, v]
         for a in range(bins):
             found = a < sizes[s]
-            for v in range(k if found else 0):
-                side[v] = cells[s, order[s, a], v] + (0 if alone else side[v])
+            if found:
+                for v in range(k):
+                    side[v] = cells[s, order[s, a], v] + (0 if alone else side[v])
             found = found and (alone or a + 1 <= threshold or sizes[s] - a - 1 <= threshold)
             for v in range(k):
                 left[s, column, a, v] = side[v] if found else totals[s, v]

@@ -11,12 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.jit import jit
+from labelward.jit import Whole, jit
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Whole = int | np.int64
-"""A number that is written as np.int64 where it is constant: numba compiles a callee anew for each literal number."""
 
 MUTE, STOPPED, OTHERS, OWN = range(4)  # of a node: tells nothing; no split known; split of another party; own split
 

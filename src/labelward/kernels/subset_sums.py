@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.jit import jit
+from labelward.jit import Whole, jit
 
 Keys = NDArray[np.uint64]
 Domains = NDArray[np.uint64]
@@ -261,9 +261,7 @@ def _in_subsets(keys: Keys, target: np.uint64, few: int) -> NDArray[np.bool_]:
 
 
 @jit
-def _mark(
-    ordered: Keys, order: Integers, wanted: np.uint64, one: int, two: np.int64 | int, possible: NDArray[np.bool_]
-) -> None:
+def _mark(ordered: Keys, order: Integers, wanted: np.uint64, one: int, two: Whole, possible: NDArray[np.bool_]) -> None:
     """Mark rows that complete a subset: those of the wanted key, but for the rows that it has already."""
     low, high = 0, len(ordered)
     while low < high:

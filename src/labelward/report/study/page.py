@@ -73,6 +73,7 @@ class StudyReport:
             "distributions": self._distributions,
         }
         self.sections = tuple(self._with_claims(forms[part.form](part)) for part in result.parts)
+        self.diverged = self._diverged()
 
     def cells(self) -> list[tuple[str, str, str, FigureCell]]:
         """Return part, row, column and cell of all figures that the paper or the reference has, too."""
@@ -85,7 +86,7 @@ class StudyReport:
             if cell.paper or cell.reference
         ]
 
-    def diverged(self) -> list[str]:
+    def _diverged(self) -> list[str]:
         """Return which defenses and attackers broke trainings, whose seeds are missing in the figures."""
         found: dict[tuple[str, str], list[DivergedRun]] = {}
         for task in self.result.jobs:
@@ -500,7 +501,7 @@ def write_study(report: StudyReport, out: Path) -> Path:
         result=result,
         verdict=report.verdict(),
         sections=report.sections,
-        diverged=report.diverged(),
+        diverged=report.diverged,
         versions=study_versions(result, out),
     )
     return write_page(out / PAGE_FILE, page)
