@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Generator
@@ -25,6 +26,18 @@ sys.dont_write_bytecode = False
 
 PLOTS = {name: getattr(embeddings, name) for name in ("_PLOTTED", "_ITERATIONS")}
 TORCH_SEED = int(os.environ.get("LABELWARD_TEST_SEED", "0"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare the garbage collector what lives as long as the process: ten thousand tests and all imported modules."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ steps = st.lists(st.integers(0, 2**31), max_size=3).map(tuple)
 
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_messages_come_back(kind: type[Message], data: st.DataObject) -> None:
     message, step = data.draw(of(kind)), data.draw(steps)
     frame = encode(message, step)
@@ -38,7 +38,7 @@ def test_messages_come_back(kind: type[Message], data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("kind", OBSERVATIONS, ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_observations_are_kept_but_never_travel(kind: type[Observation], data: st.DataObject) -> None:
     observation = data.draw(of(kind))
     assert decode_fields(wire_name(kind), encode_fields(observation)) == observation
