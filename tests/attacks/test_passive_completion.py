@@ -158,6 +158,27 @@ def test_token_numbers_are_embedded_before_they_are_mixed():
     assert np.mean(guess.values == labels) > 0.9
 
 
+@pytest.mark.parametrize("weight", [1.0, None])
+def test_a_bottom_model_that_has_overflowed_tells_nothing_and_ends_no_audit(weight):
+    """Noise may drive a training to where embeddings are no numbers any more, without a diverged loss."""
+
+    def bottom() -> torch.nn.Module:
+        made = torch.nn.Linear(2, 4)
+        torch.nn.init.constant_(made.weight, 3e38)
+        return made.eval()
+
+    labels = np.arange(60) % 3
+    own = AttackerData(features=np.full((60, 2), 9.0), columns=["a", "b"], bottom=bottom, untrained=bottom)
+    view = gradient_view(gradients_of(labels, 3, 1))
+    aux = AuxiliaryKnowledge(classes=3, known_rows=np.arange(9), known_labels=labels[:9])
+    attack = replace(QUICK, unlabeled_weight=weight, steps=20, fine_tune=True)
+    guess = attack(view, own, aux, rng=np.random.default_rng(1))
+    assert np.array_equal(guess.scores[9:], np.full((51, 3), 1 / 3))
+    assert np.array_equal(guess.values[:9], labels[:9])
+    assert guess.notes["diverged"]
+    assert np.isfinite(list(guess.notes.values())).all()
+
+
 def view_and_own(rows=20):
     own = AttackerData(features=np.zeros((rows, 2)), columns=["a", "b"], bottom=lambda: torch.nn.Linear(3, 4))
     return gradient_view(np.zeros((1, rows, 2))), own

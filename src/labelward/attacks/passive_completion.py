@@ -168,7 +168,7 @@ class Completion(AfterEpoch):
 
         if self.unlabeled_weight is not None:
             made = fit(self, known, self.unlabeled_weight)
-            return made, {"loss": made.loss}
+            return made, made.notes
         half = replace(self, steps=-(-self.steps // 2))
         trials = try_weights(
             lambda told, weight: fit(half, told, weight).probabilities(own.features), known, classes, rng=rng
@@ -179,7 +179,7 @@ class Completion(AfterEpoch):
             if guess_entropy(guess, classes) or not len(guess):
                 break
         agreements = {each.weight: each.agreement for each in trials}
-        notes = {"loss": made.loss, "unlabeled_weight": weight}
+        notes = {**made.notes, "unlabeled_weight": weight}
         if np.isfinite(agreement := agreements.get(weight, np.nan)):
             notes["held_out_agreement"] = agreement
         return made, notes

@@ -26,19 +26,26 @@ class CompletedModel:
     """A trained completed model.
 
     Attributes:
-        loss: mean of the last steps.
+        loss: mean of the last steps; not a number if they diverged.
     """
 
     encode: nn.Module
     rest: nn.Module
     loss: float
 
+    @property
+    def notes(self) -> dict[str, float]:
+        """Its loss, or that it diverged, as notes of an attack."""
+        return {"loss": self.loss} if np.isfinite(self.loss) else {"diverged": 1.0}
+
     def probabilities(self, x: NDArray[Any]) -> Floats:
-        """Return float64 [rows, classes] for rows of the attacker."""
+        """Return float64 [rows, classes] for rows of the attacker, equal ones where the model has overflowed."""
         weight = next(self.rest.parameters())
         with torch.no_grad():
             pieces = [self.rest(self.encode(piece)).softmax(1).cpu().numpy() for piece in _pieces(x, weight)]
-        return np.concatenate(pieces).astype(np.float64)
+        found = np.concatenate(pieces).astype(np.float64)
+        found[~np.isfinite(found).all(axis=1)] = 1 / found.shape[1]
+        return found
 
 
 def fit_completion(
