@@ -35,6 +35,7 @@ from labelward.messages.logistic import (
 from labelward.party.context import no_progress
 from labelward.protocols.common.row_batches import epoch_order
 from labelward.protocols.family import attacker_data
+from labelward.protocols.logistic import training
 from labelward.protocols.logistic.columns import ColumnScale, encoded_columns, scales_of_party
 from labelward.protocols.logistic.descent import train_together
 from labelward.protocols.logistic.fixed_point import (
@@ -140,8 +141,8 @@ def test_weights_are_within_a_millionth_of_real_numbers() -> None:
     parts = [column_values(encoded_columns(scales_of_party(params, party), party.train)) for party in data.parties]
     x, y = np.hstack(parts), data.train_values
     weights, constant = np.zeros(x.shape[1]), 0.0
-    for epoch in range(params.epochs):
-        order = epoch_order(1, epoch, len(y))
+    order = epoch_order(1, 0, len(y))
+    for _ in range(params.epochs):
         for piece in params.batches(len(y)):
             rows = order[piece]
             residuals = 1 / (1 + np.exp(-(x[rows] @ weights + constant))) - y[rows]
@@ -261,6 +262,36 @@ def test_gradients_name_the_labels_of_small_batches() -> None:
     assert 0.5 < found[200] < 0.7
 
 
+@pytest.mark.parametrize("anew", [False, True])
+def test_epochs_add_no_equations(anew: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of columns that say nothing: batches drawn anew in every epoch would give away nearly every label."""
+    rng = np.random.default_rng(4)
+    noise = {f"c{at}": rng.normal(size=800) for at in range(12)}
+    signal = rng.normal(size=800)
+    table = {"signal": signal, **noise, "label": (signal + rng.logistic(size=800) > 0).astype(int)}
+
+    def redrawn(ctx: Any, own: Any, epoch: int) -> Any:
+        order = epoch_order(ctx.seed, epoch, len(own.codes))
+        for batch, piece in enumerate(own.params.batches(len(order))):
+            ctx.observe(BatchRows(epoch, batch, Array.pack(order[piece])))
+            yield (epoch, batch), order[piece]
+
+    if anew:
+        monkeypatch.setattr(training, "_batches", redrawn)
+    data = {"table": "made.csv", "label": "label"}
+    job = job_of({"active": ["signal"], "telco": list(noise)}, data=data, batch_size=100, epochs=16)
+    made = data_of(job, table)
+    view, own = trained(job, made).views["telco"], attacker_data(made.parties[1])
+    found = {}
+    for epochs in (1, None):
+        attack = ATTACKS.make("batch-gradients", {} if epochs is None else {"epochs": epochs})
+        guess = attack(view, own, AuxiliaryKnowledge(classes=2), rng=np.random.default_rng(0))
+        assert not guess.notes["determined_rows"]
+        found[epochs] = attack.score(guess, made.train_labels)["auc_either"]
+    assert 0.55 < found[1] < 0.8
+    assert found[None] > 0.95 if anew else found[None] == found[1]
+
+
 def many_categories(rows: int = 3000) -> dict[str, Any]:
     """Return a table whose column ``kind`` has 200 categories, of which most are rare; a value of ``z`` is cut."""
     rng = np.random.default_rng(11)
@@ -299,7 +330,7 @@ def test_rare_categories_have_no_column(monkeypatch: pytest.MonkeyPatch) -> None
             assert len(scale.kept) > 3
             assert guess.notes["determined_rows"] == 0
         else:
-            assert guess.notes["determined_rows"] > 0.1
+            assert guess.notes["determined_rows"] > 0.05
             certain = np.abs(guess.scores[:, 1]) == np.abs(guess.scores[:, 1]).max()
             assert certain.mean() == pytest.approx(guess.notes["determined_rows"])
             assert ((guess.scores[certain, 1] > 0) == made.train_labels[certain]).all()
@@ -335,7 +366,7 @@ def test_numbers_that_few_rows_have_have_no_column(
         read[limit] = guess.notes["determined_rows"]
         assert not read[limit] or ((guess.scores[certain, 1] > 0) == made.train_labels[certain]).all()
     assert read[10] == 0
-    assert read[0] > 0.01
+    assert read[0] > 0.005
 
 
 def test_a_combination_of_columns_that_singles_rows_out_is_found() -> None:
@@ -344,7 +375,9 @@ def test_a_combination_of_columns_that_singles_rows_out_is_found() -> None:
     part, few = rng.normal(size=3000), np.where(rng.random(3000) < 0.002, rng.normal(size=3000), 0.0)
     label = (part + rng.logistic(size=3000) > 0).astype(int)
     table = {"x": rng.normal(size=3000), "part": part, "total": part + few, "label": label}
-    job = job_of({"active": ["x"], "telco": ["part", "total"]}, data={"table": "made.csv", "label": "label"})
+    job = job_of(
+        {"active": ["x"], "telco": ["part", "total"]}, data={"table": "made.csv", "label": "label"}, batch_size=600
+    )
     made = data_of(job, table)
     guess = ATTACKS.make("batch-gradients", {})(
         trained(job, made).views["telco"],

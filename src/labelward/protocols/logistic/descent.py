@@ -28,6 +28,16 @@ Integers = NDArray[np.int64]
 Rows = NDArray[np.int32]
 
 
+def batch_rows(params: LogisticRegression, seed: int, rows: int) -> list[Rows]:
+    """Return the rows of each batch, of every epoch the same ones; all parties draw them alike.
+
+    With batches drawn anew each epoch would give a passive party further equations in nearly the same residuals, and
+    all of them together determine the labels.
+    """
+    order = epoch_order(seed, 0, rows)
+    return [order[piece] for piece in params.batches(rows)]
+
+
 @dataclass
 class OwnWeights:
     """One party's columns and their weights.
@@ -101,10 +111,9 @@ def train_together(params: LogisticRegression, columns: list[Codes], labels: Flo
         seed: of the shared draws.
     """
     own, constant = [OwnWeights(params, codes) for codes in columns], Intercept(params)
-    for epoch in range(params.epochs):
-        order = epoch_order(seed, epoch, len(labels))
-        for piece in params.batches(len(labels)):
-            rows = order[piece]
+    batches = batch_rows(params, seed, len(labels))
+    for _ in range(params.epochs):
+        for rows in batches:
             scores = sum((each.scores(rows) for each in own), np.zeros(len(rows), dtype=np.int64))
             residuals = constant.residuals(scores, labels[rows])
             for each in own:

@@ -37,7 +37,7 @@ class LogisticRegression(Parameters):
         return min(self.batch_size, rows)
 
     def batches(self, rows: int) -> list[slice]:
-        """Return the batches of so many training rows as pieces of an epoch's order.
+        """Return the batches of so many training rows as pieces of their order.
 
         They differ by one row at most: the sums over a last batch of a few rows would give their labels.
         """

@@ -54,8 +54,7 @@ from labelward.party.noise_record import record_draws
 from labelward.party.roles import PASSIVE
 from labelward.policy.chain import ChainState
 from labelward.protocols.common.pairwise_masks import PairwiseMasks
-from labelward.protocols.common.row_batches import epoch_order
-from labelward.protocols.logistic.descent import Intercept, OwnWeights
+from labelward.protocols.logistic.descent import Intercept, OwnWeights, batch_rows
 from labelward.protocols.logistic.fixed_point import MOST_COLUMNS, BatchSums, products
 
 Floats = NDArray[np.float64]
@@ -241,10 +240,9 @@ def _answer(ctx: Context, own: OwnWeights, public: PublicKey, step: Step, rows: 
 
 def _batches(ctx: Context, own: OwnWeights, epoch: int) -> Iterator[tuple[Step, Rows]]:
     """Yield step and rows of each batch of an epoch, each as it is observed."""
-    order = epoch_order(ctx.seed, epoch, len(own.codes))
-    for batch, piece in enumerate(own.params.batches(len(order))):
-        ctx.observe(BatchRows(epoch, batch, Array.pack(order[piece])))
-        yield (epoch, batch), order[piece]
+    for batch, rows in enumerate(batch_rows(own.params, ctx.seed, len(own.codes))):
+        ctx.observe(BatchRows(epoch, batch, Array.pack(rows)))
+        yield (epoch, batch), rows
 
 
 def score_masks(ctx: Context, step: Step) -> PairwiseMasks:
