@@ -12,14 +12,18 @@ FUZZ_INPUTS ?= 1000000
 
 FIGURES_OUT ?= figures
 FULL        ?=
-# the sets of the ID2Graph paper that fit some hours with all parts
+# parts and sets that fit some hours; FULL=1 has them all
 FIGURES_SETS := breast_cancer,parkinson_252,obesity,phishing,avila,sensorless_2200
+ALL_SETS     := $(FIGURES_SETS),fars,fashion_mnist_train
+LI_SETS      := digits,fashion_mnist,criteo,credit_default,breast_cancer_published,breast_cancer_published_20,breast_cancer_paper
+LI_PARTS     := --table 2 --table 3 --table 4 --table 6 --figure 2 --figure 3 --figure 5 --appendix
 
 CHAOS_RUNS ?= 200
 CHAOS_SEED ?= 1
 CHAOS_OUT  ?= chaos-nightly
 
 BIN := $(VENV)/bin
+comma := ,
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -33,7 +37,7 @@ help:
 	@echo "make chaos          disturb CHAOS_RUNS=200 runs between companies, drawn from CHAOS_SEED=1; each must end as if undisturbed"
 	@echo "make chaos-nightly  the 1,000 runs of tests/network/nightly.toml; goes on where it was stopped (CHAOS_OUT=chaos-nightly)"
 	@echo "make fuzz           feed every reader FUZZ_INPUTS=1000000 inputs near valid ones, guided by coverage; broken ones: fuzz-found/"
-	@echo "make figures        the studies of three papers into FIGURES_OUT=figures, in JOBS=2 processes; goes on where it was stopped; FULL=1: all sets, networks of the paper's size"
+	@echo "make figures        the studies of three papers into FIGURES_OUT=figures, and a page of them, in JOBS=2 processes; goes on where it was stopped; FULL=1: all sets, networks of the paper's size"
 	@echo "make check          formatter, linter, strict types"
 	@echo "make bench          time what the notes state"
 	@echo "make clean          remove the environment and what tools leave; audits stay"
@@ -70,15 +74,17 @@ fuzz: $(VENV)/.for-development
 	@$(PIP) --constraint constraints.txt --editable '.[test,fuzz]'
 	$(BIN)/python tests/fuzz/fuzz.py --inputs $(FUZZ_INPUTS)
 
-figures: $(VENV)/.for-use
-ifeq ($(FULL),)
-	@$(BIN)/labelward study id2graph --datasets $(FIGURES_SETS) --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph-small"
-	@$(BIN)/labelward study id2graph --table 2 --datasets fars --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph-table-2"
-else
-	@$(BIN)/labelward study id2graph --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph"
-endif
+figures: $(VENV)/.for-development
+	@$(BIN)/labelward study id2graph --datasets $(if $(FULL),$(ALL_SETS),$(FIGURES_SETS)) --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph"
+	$(if $(FULL),,@$(BIN)/labelward study id2graph --table 2 --datasets fars --jobs $(JOBS) --out "$(FIGURES_OUT)/id2graph-fars")
 	@$(BIN)/labelward study ica --jobs $(JOBS) --out "$(FIGURES_OUT)/ica"
-	@$(BIN)/labelward study label-inference --jobs $(JOBS) --out "$(FIGURES_OUT)/label-inference$(if $(FULL),-full)" $(if $(FULL),--budget paper)
+	@$(BIN)/labelward study label-inference $(LI_PARTS) --datasets $(LI_SETS)$(if $(FULL),$(comma)cifar10$(comma)ag_news$(comma)dbpedia) --jobs $(JOBS) --out "$(FIGURES_OUT)/label-inference"
+	@$(BIN)/python benchmarks/paper_figures.py $(foreach each,id2graph ica label-inference,$(each)="$(FIGURES_OUT)/$(each)") \
+	    $(if $(FULL),,id2graph="$(FIGURES_OUT)/id2graph-fars") \
+	    --json "$(FIGURES_OUT)/figures.json" --page "$(FIGURES_OUT)/figures.md"
+ifneq ($(FULL),)
+	@$(BIN)/labelward study label-inference $(LI_PARTS) --budget paper --jobs $(JOBS) --out "$(FIGURES_OUT)/label-inference-full"
+endif
 
 check: $(VENV)/.for-development
 	$(BIN)/ruff format --check .

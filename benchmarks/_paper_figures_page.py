@@ -37,6 +37,17 @@ PAPERS = {
     "row or a column names another metric.",
 }
 """What the page says of each study that it shows."""
+_TRIED = {
+    ("id2graph", "table 2"): "why-figures-differ-by-more-than-05",
+    ("id2graph", "table 3"): "table-3-of-the-id2graph-paper-what-defenses-cost",
+    ("label-inference", "table 2"): "the-active-attack-at-its-best-rate",
+    ("label-inference", "table 3"): "the-active-attack-at-its-best-rate",
+    ("label-inference", "table 4"): "the-active-attack-at-its-best-rate",
+    ("label-inference", "table 6"): "table-6-defenses-against-the-direct-attack",
+    ("label-inference", "appendix e"): "appendix-e-breast-cancer",
+    ("label-inference", "second step"): "appendix-e-breast-cancer",
+}
+"""Where docs/ref-studies.md says what was tried, by study and part."""
 _FAR = 0.05
 """A difference from the paper that is listed."""
 
@@ -74,11 +85,6 @@ class _Paper(NamedTuple):
     @property
     def title(self) -> str:
         return self.study.title.partition(":")[0]
-
-    @property
-    def parts(self) -> Iterator[StudyPart]:
-        """The parts that the page shows; appendices have their tables elsewhere."""
-        return (part for part in self.study.parts if not part.appendix)
 
     def setting(self, name: str) -> StudySetting:
         return next(each for each in self.study.settings if each.name == name)
@@ -133,7 +139,7 @@ def _printed(figure: ReferenceFigure | None) -> str:
 
 def _sections(paper: _Paper) -> list[str]:
     """Return the head of a paper and its parts with figures; nothing where none is stored."""
-    parts = [text for part in paper.parts if (text := _part(paper, part))]
+    parts = [text for part in paper.study.parts if (text := _part(paper, part))]
     return [_introduction(paper), *parts] if parts else []
 
 
@@ -193,16 +199,24 @@ def _shown(paper: _Paper, part: StudyPart) -> Iterator[StudyDataset]:
 def _curves(paper: _Paper, part: StudyPart) -> Iterator[str]:
     """Yield a table for each model: columns of each dataset over the axis; a single point is no curve."""
     settings = [paper.setting(name) for name in part.settings]
+    metrics = {
+        name: find_metric(utility).title
+        for dataset in paper.study.datasets_of(part, paper.study.datasets)
+        for name, utility, _ in dataset.metrics()
+    }
     for model, caption in paper.models(part).items():
         common = paper.study.models[model].spec.params
         values = [common[part.axis] if each.axis_value is None else each.axis_value for each in settings]
         rows = []
         for name, title in paper.rows(part):
-            for column in part.columns:
-                key = FigureKey(name, model, NO_DEFENSE, column)
-                line = [paper.found.get((each.name, key)) for each in settings]
-                if sum(map(bool, line)) > 1:
-                    rows.append([title, column, *map(spread_cell, line)])
+            heads = {UTILITY: f"{metrics[name]} of the model"}
+            lines = {
+                column: [paper.found.get((each.name, FigureKey(name, model, NO_DEFENSE, column))) for each in settings]
+                for column in (UTILITY, *part.columns)
+            }
+            shown = {column: line for column, line in lines.items() if sum(map(bool, line)) > 1}
+            if shown.keys() - {UTILITY}:
+                rows += [[title, heads.get(column, column), *map(spread_cell, line)] for column, line in shown.items()]
         if rows:
             by_axis = ", ".join(filter(None, (caption, f"by {part.axis}")))
             yield _captioned(by_axis, ("", "", *(f"{value:g}" for value in values)), rows)
@@ -319,7 +333,7 @@ def _differences(papers: Sequence[_Paper]) -> list[str]:
     rows: list[list[str]] = []
     compared = 0
     for paper in papers:
-        for part in paper.parts:
+        for part in paper.study.parts:
             for key, ours, printed in _compared(paper, part):
                 compared += 1
                 if round(abs(ours - printed.mean), 6) > _FAR:
@@ -374,4 +388,6 @@ def _reason(paper: _Paper, part: StudyPart, key: FigureKey, ours: float) -> str:
         reasons.append(column.reason_unless_judged)
     if printed.std is not None and abs(ours - printed.mean) <= printed.std:
         reasons.append("within the paper's standard deviation over its seeds")
+    if tried := _TRIED.get((study.name, part.name)):
+        reasons.append(f"[what was tried](ref-studies.md#{tried})")
     return "; ".join(filter(None, reasons)) or "not known"

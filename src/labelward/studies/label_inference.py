@@ -293,8 +293,12 @@ _COLUMNS = tuple(
         ("boosted trees", _PASSIVE, "*", "boosted"),
         ("all labels", _PASSIVE, "*", "all labels"),
         ("model under active attack", _ACTIVE, "*", "model"),
-        *((f"passive, {count}", attack, "*", "") for count, attack in _KNOWN.items()),
-        *((f"untrained, {count}", attack, "*", "without view") for count, attack in _KNOWN.items()),
+        *(
+            (f"{name}, {count}{where}", attack, f"{rows}*", source)
+            for where, rows in (("", ""), (", test rows", "outside_"))
+            for name, source in (("passive", ""), ("untrained", "without view"))
+            for count, attack in _KNOWN.items()
+        ),
         ("first negative", _FIRST, "accuracy", ""),
         ("least number", _LEAST, "accuracy", ""),
         ("λ_U 1", _LIGHT, "accuracy", ""),
@@ -313,7 +317,12 @@ _COLUMNS = tuple(
 _TABLE_2 = tuple(each.title for each in _COLUMNS[:11])
 _FINE_TUNED = ("passive", "active", "untrained bottom")
 _HEAD_ONLY = tuple(f"{name}, head only" for name in _FINE_TUNED)
-_TABLE_3 = tuple(f"{name}, {count}" for count in _COUNTS for name in ("passive", "untrained"))
+_TABLE_3 = tuple(
+    f"{name}, {count}{where}"
+    for where in ("", ", test rows")
+    for count in _COUNTS
+    for name in ("passive", "untrained")
+)
 _TABLE_4 = ("model under active attack",)
 _FIGURE_2 = (*_HEAD_ONLY[:2], "passive", "active", "all labels")
 _FIGURE_3 = ("active, head only", "active", "logistic regression")
@@ -386,8 +395,8 @@ _PARTS = (
         settings=("known",),
         columns=_TABLE_3,
         datasets=_IMAGES,
-        about="Passive completion of the trained and of an untrained bottom model, on training rows. Only the head is "
-        "trained, as in the published code; Table 2 shows the effect of fine-tuning.",
+        about="Passive completion of the trained and of an untrained bottom model, on training and test rows. Only the head "
+        "is trained, as in the published code; Table 2 shows the effect of fine-tuning.",
         reason=_SMALLER,
         on_request=True,
     ),
