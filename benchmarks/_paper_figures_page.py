@@ -27,8 +27,8 @@ Written by `benchmarks/paper_figures.py` from `benchmarks/results/paper-figures.
 seed; not to be edited. Titles, the papers' figures and reasons are those of [the studies](how-to-studies.md).
 
 Most figures of these papers are plots without numbers, so that most tables have ours only. A cell is the mean over the
-seeds, and the least and the largest in brackets; fewer than five seeds are stated. A dash is what was not run. What the
-paper prints is in italics.
+seeds, and the least and the largest in brackets; fewer than five seeds are stated: the others were not run, or the
+defense made the training diverge. A dash is what was not run. What the paper prints is in italics.
 """
 PAPERS = {
     "id2graph": "Leakage is the V-measure of the attacker's clusters; CL uses the attacker's own columns only.",
