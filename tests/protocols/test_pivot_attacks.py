@@ -9,11 +9,12 @@ import msgspec
 import numpy as np
 import pytest
 from pivot_runs import PLAIN, SMALL_KEY, data_of, job_of, trained
+from sklearn.metrics import roc_auc_score
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.opened_tree import OpenedTreeGuess
 from labelward.data import VerticalDataset
-from labelward.errors import EncryptionError, FileFormatError
+from labelward.errors import DataError, EncryptionError, FileFormatError
 from labelward.federation.simulation import SimulationResult
 from labelward.he.base import CipherBlock, PublicMaterial
 from labelward.he.paillier.key_parts import PaillierKeyPart
@@ -27,6 +28,7 @@ from labelward.protocols.family import attacker_data
 from labelward.protocols.pivot import arithmetic
 from labelward.protocols.pivot.params import Pivot
 from labelward.testing.attacks import view_of
+from refusals import refused
 
 
 def correlation(one: np.ndarray, other: np.ndarray) -> float:
@@ -253,6 +255,36 @@ def test_the_attack_on_planted_trees() -> None:
             attack(planted(damaged), data, aux, rng=rng)
     with pytest.raises(FileFormatError):
         attack(planted(tree, rows=5), data, aux, rng=rng)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_own_columns_tell_more_than_the_leaves_alone(seed: int) -> None:
+    """One split of its own, on one of six columns that each tell a little: the others tell what it leaves open.
+
+    Against shuffled labels the AUC of 1,000 rows has a standard error of .018, of which four are allowed.
+    """
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(2, size=1000)
+    columns = truth[:, None] + rng.normal(size=(1000, 6))
+    tree = OpenedTree((0,), ("telco",), (1, 2), (0, 1), (RowMask.pack(columns[:, 0] <= 0.5),))
+    own = AttackerData(features=columns, columns=tuple("abcdef"))
+    found, shuffled = {}, rng.permutation(truth)
+    for own_columns in (True, False):
+        attack = OpenedTreeGuess(own_columns=own_columns)
+        guess = attack(planted(tree, rows=1000), own, AuxiliaryKnowledge(classes=2), rng=rng)
+        assert guess.scores is not None
+        found[own_columns] = roc_auc_score(truth, guess.scores[:, 1])
+        assert abs(roc_auc_score(shuffled, guess.scores[:, 1]) - 0.5) < 4 * 0.018
+        assert guess.notes["sure_rows"] == 1
+    assert found[True] > found[False] + 0.1
+    np.testing.assert_array_equal(guess.values, columns[:, 0] > 0.5)  # of the leaves alone
+
+
+def test_own_columns_of_other_rows_are_refused() -> None:
+    tree = OpenedTree((0,), ("telco",), (1, 2), (0, 1), (RowMask.pack(np.array([True, False, False, True])),))
+    own = AttackerData(features=np.zeros((3, 1)), columns=("x",))
+    with refused(DataError, "rows", value=3):
+        OpenedTreeGuess()(planted(tree), own, AuxiliaryKnowledge(classes=2), rng=np.random.default_rng(0))
 
 
 def test_the_dealer_sees_how_many_nodes_split_and_nothing_else() -> None:

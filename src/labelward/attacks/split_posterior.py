@@ -20,7 +20,6 @@ The draw is that of ``sklearn.model_selection.train_test_split(stratify=...)``.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
@@ -31,9 +30,9 @@ from numpy.typing import NDArray
 
 from labelward import rng as generators
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.soft_labels import soft_regression, unit_variance
 from labelward.errors import DataError, JobError
 from labelward.kernels.interleaving import posterior
-from labelward.kernels.spectral import one_thread
 from labelward.messages.handshake import RowSplit
 from labelward.parameters import NonNegativeInt, PositiveInt
 from labelward.party.view import View
@@ -334,9 +333,7 @@ def _columns(own: AttackerData, sides: Integers) -> tuple[Floats, NDArray[np.boo
     features = own.features
     if own.outside is not None and len(own.outside) == np.count_nonzero(sides == _TEST):
         features = np.concatenate([own.features, own.outside])
-    numbers = own.numbers(features)
-    center, scale = numbers.mean(axis=0), numbers.std(axis=0)
-    scaled = (numbers - center) / np.where(scale > 0, scale, 1.0)
+    scaled = unit_variance(own.numbers(features))
     columns = np.zeros((len(sides), scaled.shape[1]))
     columns[available] = scaled[: len(own.features)]
     if len(features) > len(own.features):
@@ -352,21 +349,13 @@ def _fitted(
 
     Logistic regression on beliefs as weights; rows of which the party has no column keep the classes' shares.
     """
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
     values, available = columns
     known = np.flatnonzero(available)
     prior, classes = np.tile(shares, (len(beliefs), 1)), beliefs.shape[1]
     fold = rng.permutation(len(known)) % _FOLDS
-    with warnings.catch_warnings(), one_thread():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        for number in range(_FOLDS):
-            train, held_out = known[fold != number][: _MOST_ROWS // classes], known[fold == number]
-            model = LogisticRegression(max_iter=200)
-            weights = np.maximum(beliefs[train].T.ravel(), 1e-6)
-            model.fit(np.tile(values[train], (classes, 1)), np.repeat(np.arange(classes), len(train)), weights)
-            prior[held_out] = model.predict_proba(values[held_out])
+    for number in range(_FOLDS):
+        train, held_out = known[fold != number][: _MOST_ROWS // classes], known[fold == number]
+        prior[held_out] = soft_regression(values[train], beliefs[train], values[held_out])
     return np.clip(prior, 1e-6, None)
 
 
