@@ -19,12 +19,13 @@ from labelward.federation.components import make_engine, model_family, with_defa
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.simulation import SimulationResult, simulate_job
 from labelward.job import parse_job
+from labelward.kernels.binning import bin_columns
 from labelward.messages.federboost import ChosenBuckets
 from labelward.messages.pivodl import Candidate, ColumnCodes
 from labelward.party.context import Context, no_progress
 from labelward.protocols.common.columns import MISSING, OwnColumns
 from labelward.protocols.family import attacker_data
-from labelward.protocols.pivodl.federboost import noisy_buckets
+from labelward.protocols.pivodl.federboost import most_moved, noisy_buckets
 from labelward.protocols.pivodl.params import FederBoost
 from labelward.rng import PrivateSeed
 from refusals import refused
@@ -140,10 +141,86 @@ def test_noise_keeps_a_bucket_as_often_as_stated_and_repeats() -> None:
 
 
 def test_the_account_is_per_row() -> None:
+    """Given the edges it is ε of each column; else times the rows that a cell moves, all with equal values."""
     data, ended, _ = trained(epsilon=0.5)
     for name, party in zip(PARTIES, data.parties, strict=True):
         accounts = [each for each in ended.views[name].applied() if each.get("kind") == "noisy-buckets"]
-        assert [each["epsilon_of_a_row"] for each in accounts] == ([] if name == "active" else [len(party.columns) / 2])
+        assert len(accounts) == (name != "active")
+        for each in accounts:
+            moved = [len(column) if len(np.unique(column)) < len(column) else 2 for column in party.train.T]
+            assert each["epsilon_of_a_cell_given_edges"] == 0.5
+            assert each["epsilon_of_a_row_given_edges"] == len(party.columns) / 2
+            assert each["epsilon_of_a_cell"] == max(moved) / 2
+            assert each["epsilon_of_a_row"] == sum(moved) / 2
+
+
+def test_edges_depend_on_the_number_of_values_alone() -> None:
+    """Where these all differ: the position of each edge grows by 0 or 1 with the number of values."""
+    for bins in (2, 3, 7, 24, 32):
+        before = np.empty(0)
+        for rows in range(bins, 300):
+            edges = bin_columns(np.arange(rows, dtype=np.float64)[:, None], bins).edges[0]
+            assert len(edges) == bins - 1
+            if len(before):
+                assert set(edges - before) <= {0, 1}
+            before = edges
+
+
+@pytest.mark.parametrize("kind", ["differ", "gaps", "equal", "categories"])
+def test_a_cell_moves_no_more_rows_than_stated(kind: str) -> None:
+    """Of pairs that differ in one cell, with as many buckets; the number is reached, but for equal values."""
+    rng = np.random.default_rng(0)
+    reached, categories = 0, {0: 4} if kind == "categories" else {}
+    for _ in range(1000):
+        rows, bins = int(rng.integers(4, 40)), int(rng.integers(2, 8))
+        x = rng.permutation(rows).astype(np.float64)
+        if kind == "gaps":
+            x[rng.choice(rows, 2, replace=False)] = np.nan
+        elif kind != "differ":
+            x %= 4
+        other = x.copy()
+        choices = {"differ": (-1, rows), "gaps": (np.nan, -1, rows), "equal": (-1, 1, 4), "categories": (0, 1, 2, 3)}
+        other[np.flatnonzero(~np.isnan(x))[rng.integers(2)]] = rng.choice(np.array(choices[kind], dtype=np.float64))
+        one, two = (OwnColumns(each[:, None], categories, bins, np.arange(1)) for each in (x, other))
+        if one.sizes[0] != two.sizes[0]:
+            continue
+        (stated,), moved = most_moved(one, x[:, None]), int((one.codes != two.codes).sum())
+        assert moved <= stated
+        reached = max(reached, moved / stated)
+    assert reached > (0.7 if kind == "equal" else 0.99)
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 4.0])
+def test_who_knows_all_other_cells_exceeds_epsilon_given_edges_but_not_the_stated_one(epsilon: float) -> None:
+    """The likelihood ratio of two columns, in one of which a cell is the lowest and in the other the highest.
+
+    No test of two outcomes under ε is right with a probability above e^ε / (1 + e^ε). Of 400 draws the standard error
+    is .016 at most, of which three are allowed.
+    """
+    rng, draws = np.random.default_rng(0), 400
+    x = np.sort(rng.normal(size=100))
+    params = FederBoost(epsilon=epsilon)
+    changed = np.where(np.arange(100) == 0, 10.0, x)
+    owns = [OwnColumns(each[:, None], {}, params.sent_bins, np.arange(1)) for each in (x, changed)]
+    stated = most_moved(owns[0], x[:, None])[0] * epsilon
+    buckets = int(owns[0].sizes[0])
+    assert stated == buckets * epsilon == (owns[0].codes != owns[1].codes).sum() * epsilon
+    keep = math.exp(epsilon) / (math.exp(epsilon) + buckets - 1)
+    odds = np.array([math.log((1 - keep) / (buckets - 1)), math.log(keep)])
+    right = 0
+    for number in range(draws):
+
+        class At:
+            private, seed = PrivateSeed(rng.bytes(32)), 1
+
+        noisy = noisy_buckets(owns[number % 2], epsilon, At())  # type: ignore[arg-type]
+        fits = [odds[(noisy == each.codes).astype(int)].sum() for each in owns]
+        assert abs(fits[1] - fits[0]) <= stated + 1e-9  # which is what ε bounds
+        right += (fits[1] > fits[0]) == bool(number % 2)
+    given, whole = (math.exp(each) / (1 + math.exp(each)) for each in (epsilon, stated))
+    error = math.sqrt(given * (1 - given) / draws)
+    assert right / draws > given + min(3 * error, (1 - given) / 2)
+    assert right / draws <= whole + 3 * math.sqrt(whole * (1 - whole) / draws)
 
 
 def test_attacks_read_the_sides_of_own_splits() -> None:

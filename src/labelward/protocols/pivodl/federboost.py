@@ -4,9 +4,10 @@ Setting: semi-honest parties. Each passive party sends once, for every training 
 bucket: the exact one, or under ``epsilon`` kept with probability e^ε / (e^ε + q - 1) of q buckets, else another one
 (randomized response; columns have so few that it is .7 at least, or two). How many buckets a column has, and whether
 one of them is that of missing values, is sent as it is: a row that alone has a gap, or a value of its own, shows in it.
-Answers in predictions carry no noise, also where the active party asks for training rows. The active party grows all
-trees by itself and tells each passive party which of its buckets it must answer for in prediction. Nothing is
-encrypted.
+Where buckets end follows from all rows, so that a cell moves other rows into other buckets: given the edges its noise
+is of ε, but who knows all other cells learns of it from every row that it moves (:func:`most_moved`). Answers in
+predictions carry no noise, also where the active party asks for training rows. The active party grows all trees by
+itself and tells each passive party which of its buckets it must answer for in prediction. Nothing is encrypted.
 
 What is learned: the *active* party learns the order of all rows in all columns up to the width of a bucket, exactly
 without ``epsilon``; this is a protocol for columns that need no protection, or that noise protects. A *passive* party
@@ -31,6 +32,7 @@ from labelward.attacks.base import AttackerData
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import JobError, wrong_message
 from labelward.he import Counts, Engine
+from labelward.kernels.split_search import CATEGORICAL
 from labelward.messages.base import RowMask
 from labelward.messages.federboost import ChosenBuckets, OwnSides
 from labelward.messages.pivodl import Candidate, ColumnCodes, SplitSides
@@ -104,7 +106,7 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
         active, codes = ctx.topology.coordinator, own.codes
         if self.params.epsilon is not None:
             codes = noisy_buckets(own, self.params.epsilon, ctx)
-            ctx.applied({"stage": "end", **self._account(len(data.columns))})
+            ctx.applied({"stage": "end", **self._account(most_moved(own, data.train))})
         sizes, kinds = tuple(own.sizes.tolist()), tuple(own.kinds.tolist())
         ctx.expect(active, chosen_bytes(self.params, sizes, len(codes)))
         ctx.send(active, ColumnCodes(sizes, kinds, codes.astype("<u2").tobytes()), ())
@@ -126,16 +128,18 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
             categories={data.columns[at]: names for at, names in data.categories.items()},
         )
 
-    def _account(self, columns: int) -> dict[str, object]:
-        """Return what the noise on buckets gives, as an account of a defense."""
-        epsilon = self.params.epsilon
+    def _account(self, moved: Sequence[int]) -> dict[str, object]:
+        """Return what the noise on buckets gives, as an account of a defense, by :func:`most_moved`."""
+        epsilon = self.params.epsilon or 0.0
         return {
             "kind": "noisy-buckets",
             "parameters": {"epsilon": epsilon},
-            "epsilon_of_a_cell": epsilon,
-            "epsilon_of_a_row": columns * (epsilon or 0.0),
-            "not_covered": "how many buckets each column has and whether it has gaps, which follow from all rows; "
-            "sides of splits in predictions; other trainings on the same columns",
+            "epsilon_of_a_cell": epsilon * max(moved, default=0),
+            "epsilon_of_a_row": epsilon * sum(moved),
+            "epsilon_of_a_cell_given_edges": epsilon,
+            "epsilon_of_a_row_given_edges": epsilon * len(moved),
+            "not_covered": "how many buckets each column has, whether it has gaps and which categories, which follow "
+            "from all rows; sides of splits in predictions; other trainings on the same columns",
         }
 
     def _grow(
@@ -205,6 +209,32 @@ def renumbered(tree: SharedTree, picks: list[list[Candidate]], distinct: list[li
     pairs = zip(tree.owners, tree.records, strict=True)
     records = tuple(distinct[owner].index(picks[owner][record]) for owner, record in pairs)
     return msgspec.structs.replace(tree, records=records, keepers=(PUBLIC,) * len(tree.leaves))
+
+
+def most_moved(own: OwnColumns, x: Floats) -> list[int]:
+    """Return for each column how many rows at most have another bucket when one cell changes.
+
+    Each of these rows' noise has a ratio of e^ε at most, so that ε times their number is the differential privacy of a
+    cell against who knows all other cells, where the change leaves a column's number of buckets, its categories and
+    whether it has gaps as they are.
+
+    - *Categories*: the row itself.
+    - *Values that all differ, before and after*: the number of buckets q. Edge j is the p_j-th smallest of n values;
+      p_j follows from n alone, and grows by 0 or 1 with n. Where a cell changes, or comes or goes, an edge thus passes
+      one row of the others at most: with q - 1 edges, q rows with its own. From one end to the other it is q.
+    - *Any other column*: all rows. An edge may jump over all rows of a value, and a value that a single row has
+      shifts the buckets of all rows beyond it.
+
+    Args:
+        own: the party's columns, in its own order.
+        x: float64 [rows, columns], the same.
+    """
+    moved = []
+    for values, size, kind in zip(x.T, own.sizes.tolist(), own.kinds, strict=True):
+        known = values[~np.isnan(values)]
+        differ = len(np.unique(known)) == len(known)
+        moved.append(1 if kind == CATEGORICAL else size if differ else len(x))
+    return moved
 
 
 def noisy_buckets(own: OwnColumns, epsilon: float, ctx: Context) -> Codes:
