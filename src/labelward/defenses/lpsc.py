@@ -3,9 +3,11 @@
 Setting: passive parties are curious; the active party has columns and labels of two classes. Before anything leaves, it
 trains a model f of its own columns, and the network of the passive parties (``active_bottom = false``, ``loss =
 "logistic"``) is fitted to what f leaves over: other targets, other weights, or the loss behind an offset. f's part is
-added at prediction and in no message.
+added at prediction; f itself is in no message.
 
-The codes are no secret: they rank labels, and so do the gradients returned in the first epoch. What is smaller is what
+The codes are no secret: they rank labels, and so do the gradients returned in the first epoch. Without a top model
+(``top = false``) the only passive party, or all of them together, solves them for the codes, and so for the labels and
+for what f predicts for each training row out of fold ("adaboost": its class). What is smaller is what
 trained embeddings tell. Theorem 1 of the paper is no guarantee of the codes as they are computed (in a 2 x 2 example
 with H(Y|X0) = .469 bit each of the first three carries 1 bit), and this is no differential privacy.
 

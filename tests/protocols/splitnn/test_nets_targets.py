@@ -110,6 +110,34 @@ def test_one_output_is_two_outputs_whose_difference_it_is() -> None:
 # -- targets -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("coding", ["logitboost", "l2", "offset"])
+def test_the_gradients_of_the_only_passive_party_tell_own_predictions(coding: str) -> None:
+    """Without a top model: weight and residual of each row from the gradients of two epochs, the offset from one.
+
+    The party knows its embeddings h, the rows of each batch and their order: g = w (h - r), or g = p(F + h) - y.
+    """
+    given = net(Kept(coding=coding), epochs=2)  # type: ignore[arg-type]
+    run = replace(given, parts={name: given.parts[name] for name in ("bank", "telco")}).run()
+    orders = [each.rows.unpack() for each in run.views["telco"].observed(EpochOrder)]
+    embedded, gradient = np.empty((2, 60)), np.empty((2, 60))
+    for filled, found in (
+        (embedded, sent(run, BatchEmbeddings, "bank", "telco")),
+        (gradient, {step: len(each) * each for step, each in sent(run, BatchGradients, "telco", "bank").items()}),
+    ):
+        for place, (epoch, order) in enumerate(zip(sorted({step[0] for step in found}), orders, strict=True)):
+            filled[place, order] = np.concatenate([found[step][:, 0] for step in sorted(found) if step[0] == epoch])
+    if coding == "offset":
+        labels = (gradient[0] < 0).astype(float)
+        shares = gradient[0] + labels
+        np.testing.assert_allclose(np.log(shares / (1 - shares)) - embedded[0], Kept.answer.offset, atol=1e-9)
+        np.testing.assert_array_equal(labels, given.labels)
+        return
+    weight = np.diff(gradient, axis=0)[0] / np.diff(embedded, axis=0)[0]
+    np.testing.assert_allclose(weight, Kept.answer.weights, rtol=1e-6)
+    np.testing.assert_allclose(embedded[0] - gradient[0] / weight, Kept.answer.values, atol=1e-6)
+    np.testing.assert_array_equal(Kept.answer.values > 0, given.labels == 1)
+
+
 @pytest.mark.parametrize("policy", [RandomizedLabels(epsilon=0.5), LpMst(epsilon=0.5)])
 @pytest.mark.parametrize("params", [{}, {"top": True, "active_bottom": True, "loss": "weighted"}], ids=str)
 def test_a_network_learns_from_noisy_labels_alone(policy: Policy, params: dict[str, Any]) -> None:
