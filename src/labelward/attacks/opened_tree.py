@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import validate_rows
-from labelward.attacks.soft_labels import soft_regression, unit_variance
+from labelward.attacks.soft_labels import scaled_columns, soft_regression
 from labelward.errors import CodecError, FileFormatError
 from labelward.kernels.node_rows import children, parent
 from labelward.messages.pivot import OpenedTree
@@ -77,10 +77,10 @@ class OpenedTreeGuess(Attack):
         if not self.own_columns or not len(weights) or not np.ptp(weights, axis=0).any():
             return weights
         validate_rows(view, own)
-        columns = unit_variance(own.numbers())
+        columns = scaled_columns(own.numbers())
         if not columns.any():
             return weights
-        direction = unit_variance(np.log(soft_regression(columns, weights, columns, strength=_STRENGTH)))
+        direction = scaled_columns(np.log(soft_regression(columns, weights, columns, strength=_STRENGTH)))
         return soft_regression(direction, weights, direction)
 
 

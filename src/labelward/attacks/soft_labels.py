@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 _LEAST_WEIGHT = 1e-6
 
 
-def unit_variance(columns: Floats) -> Floats:
+def scaled_columns(columns: Floats) -> Floats:
     """Return float64 [rows, columns] less the means, divided by the standard deviations; a constant column is 0."""
     scale = columns.std(axis=0)
     scaled: Floats = (columns - columns.mean(axis=0)) / np.where(scale > 0, scale, 1.0)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from labelward import rng as generators
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
-from labelward.attacks.soft_labels import soft_regression, unit_variance
+from labelward.attacks.soft_labels import scaled_columns, soft_regression
 from labelward.errors import DataError, JobError
 from labelward.kernels.interleaving import posterior
 from labelward.messages.handshake import RowSplit
@@ -333,7 +333,7 @@ def _columns(own: AttackerData, sides: Integers) -> tuple[Floats, NDArray[np.boo
     features = own.features
     if own.outside is not None and len(own.outside) == np.count_nonzero(sides == _TEST):
         features = np.concatenate([own.features, own.outside])
-    scaled = unit_variance(own.numbers(features))
+    scaled = scaled_columns(own.numbers(features))
     columns = np.zeros((len(sides), scaled.shape[1]))
     columns[available] = scaled[: len(own.features)]
     if len(features) > len(own.features):
