@@ -79,8 +79,8 @@ def stored_tasks(found: Given) -> list[StudyTask]:
 
 
 def _pixels(task: StudyTask) -> list[str]:
-    """Return columns to share out among the parties of images; all others have shares."""
-    return [str(number) for number in range(task.dataset.image_width)]
+    """Return columns to share out among the parties of images, and to have in common; all others have shares."""
+    return [str(number) for number in range(max(task.dataset.image_width, task.setting.parties))]
 
 
 def _information(task: StudyTask, folder: Path) -> dict[FigureKey, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import pytest
 import torch
 
 from labelward.auditing import audit as auditing
-from labelward.job import ComponentSpec
+from labelward.data.column_partition import assign_columns
+from labelward.job import ComponentSpec, Job
 from labelward.report.plots import DefenseMark, Image
 from labelward.report.study import StudyReport, write_study
 from labelward.report.study.verdicts import claim_verdict, ranking_verdict
 from labelward.studies import datasets
 from labelward.studies.label_inference import LABEL_INFERENCE
-from labelward.studies.references import NO_DEFENSE, UTILITY, Claim
+from labelward.studies.references import NO_DEFENSE, UTILITY, Claim, FigureKey
 from labelward.studies.results import study_figures
 from labelward.studies.run import StudyResult, run_study
 from labelward.studies.spec import Study, StudyTask
@@ -37,8 +39,9 @@ def test_figures_and_claims_belong_to_what_their_part_shows() -> None:
     """A printed figure and a claim belong to a dataset, a model and a column that their part shows."""
     study, parts = LABEL_INFERENCE, {part.name: part for part in LABEL_INFERENCE.parts}
     claimed = [(claim.part, key) for claim in study.claims for group in claim.groups for key in group]
+    beside = {each.name: each.like for each in study.own}
     for part, key in [*study.printed, *claimed]:
-        assert key.dataset in parts[part].datasets
+        assert beside.get(key.dataset, key.dataset) in parts[part].datasets
         assert key.model in parts[part].models
         assert key.column in (*parts[part].columns, UTILITY)
 
@@ -81,6 +84,75 @@ def test_parties_share_the_columns_alike() -> None:
     parties = LABEL_INFERENCE.job(task, "credit_default").parties
     assert [party.name for party in parties] == ["active", *(f"party{at}" for at in range(2, 10)), "telco"]
     assert {party.share for party in parties} == {0.1}
+
+
+def _ten_parties(setting: str, dataset: str, columns: list[str]) -> tuple[Job, ...]:
+    """Return the jobs of a dataset of seeds 1 and 2."""
+    (found,) = (each for each in LABEL_INFERENCE.settings if each.name == setting)
+    (table,) = LABEL_INFERENCE.select_datasets([dataset])
+    tasks = (StudyTask(setting=found, dataset=table, model="top", seed=seed) for seed in (1, 2))
+    return tuple(LABEL_INFERENCE.job(task, "table.parquet", columns) for task in tasks)
+
+
+def test_an_overlapping_attacker_has_a_column_of_two_others() -> None:
+    columns = [f"c{at:02}" for at in range(23)]
+    dealt = []
+    for seed, job in enumerate(_ten_parties("overlap", "credit_default", columns), start=1):
+        assert job.data.overlap
+        assert [party.name for party in job.parties][::9] == ["active", "telco"]
+        (apart,) = _ten_parties("parties-10", "credit_default", columns)[seed - 1 : seed]
+        assert not apart.data.overlap
+        held = assign_columns(apart, seed, pa.table({name: [] for name in columns}), sorted)
+        assert tuple(party.columns for party in job.parties[:-1]) == held[:-1]
+        assert job.parties[-1].columns == (*held[-1], held[0][0], held[1][0])
+        dealt.append(held)
+    assert dealt[0] != dealt[1]
+
+
+def test_a_patch_of_each_party_and_three_of_an_overlapping_attacker() -> None:
+    columns = [f"{at}r{row}c{column}" for at in range(10) for row in range(30) for column in range(10)]
+    apart, overlapping = (_ten_parties(name, "bhi_made_up", columns)[0] for name in ("parties-10", "overlap"))
+    assert [party.columns for party in apart.parties] == [tuple(columns[at : at + 300]) for at in range(0, 3000, 300)]
+    assert overlapping.parties[:-1] == apart.parties[:-1]
+    wide = overlapping.parties[-1].columns or ()
+    assert len(wide) == 900
+    assert wide[:30] == tuple(f"{at}r0c{column}" for at in (9, 0, 1) for column in range(10))
+    assert wide[30:60] == tuple(f"{at}r1c{column}" for at in (9, 0, 1) for column in range(10))
+
+
+def test_made_up_patches_are_those_of_their_seed() -> None:
+    made = datasets.made_up_patches(1, patients=6, each=40, width=4)
+    assert made.equals(datasets.made_up_patches(1, patients=6, each=40, width=4))
+    assert not made.equals(datasets.made_up_patches(2, patients=6, each=40, width=4))
+    assert made.shape == (240, 3 * 16 + 2)
+    values = np.column_stack([made[name].to_numpy() for name in made.column_names[1:-1]])
+    assert (values.min() >= 0, values.max() <= 1) == (True, True)
+    labels = made["label"].to_numpy()
+    assert labels.mean() == pytest.approx(0.28, abs=0.1)
+    assert values[labels == 1].mean() < values[labels == 0].mean()
+    (named,) = LABEL_INFERENCE.select_datasets(["bhi_made_up"])
+    assert named.on_request
+    assert named.substitute
+
+
+@pytest.mark.slow
+def test_overlapping_patches_are_trained_on(tmp_path: Path) -> None:
+    (made,) = LABEL_INFERENCE.select_datasets(["bhi_made_up"])
+    few = replace(
+        made,
+        generate=partial(datasets.made_up_patches, patients=4, each=100, width=10),
+        model={**made.model, "epochs": 1},
+        completion={"auxiliary": 8, "steps": 10},
+        upper_bound=False,
+    )
+    study = replace(LABEL_INFERENCE, datasets=(few,), seeds=1)
+    result = run_study(study, tmp_path / "study", parts=["ten parties", "overlap"])
+    assert not result.failed
+    found = study_figures(result, tmp_path / "study")
+    for setting in ("parties-10", "overlap"):
+        assert 0 <= found[setting, FigureKey("bhi_made_up", "top", NO_DEFENSE, "active")][1] <= 1
+    sections = StudyReport(result, tmp_path / "study").sections
+    assert [section.tables[0].rows[0][1][2].paper for section in sections] == ["0.645", "0.764"]
 
 
 def test_texts_become_numbers_of_their_words() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from labelward.cli.app import app
 from labelward.errors import Code, DataError, InputError
 from labelward.job import ComponentSpec
 from labelward.studies import load_studies
-from labelward.studies.datasets import hashed, pixels, shrunk, tokenized
+from labelward.studies.datasets import dealt, hashed, patches, pixels, shrunk, tokenized
 from labelward.studies.own_tables import with_own_tables
 from labelward.studies.run import run_study
 from labelward.studies.spec import MetricColumn, Study, StudyDataset, StudyModel, StudyPart, StudySetting
@@ -124,6 +125,75 @@ def test_images_are_scaled_and_shrunk() -> None:
     assert sum(float(small[name].to_numpy().sum()) for name in small.column_names[:-1]) == 1.0
 
 
+def patches_of(rows: int, width: int = 4) -> pa.Table:
+    """The first pixel of a patch is its number; every third patch is of label 1, and all are of two patients."""
+    values = np.zeros((rows, 3 * width**2))
+    values[:, 0] = np.arange(rows)
+    columns = {f"p{at}": each for at, each in enumerate(values.T.copy())}
+    whose = [f"patient {at * 2 // rows}" for at in range(rows)]
+    return pa.table({"label": np.arange(rows) % 3 // 2, "patient": whose, **columns})
+
+
+def test_patches_are_dealt_round_robin_within_patient_and_label() -> None:
+    made = dealt(patches_of(30), 3)
+    own = np.column_stack([made[f"patch{at}_p0"].to_numpy() for at in range(3)])
+    assert own.tolist() == [
+        [0, 1, 3],
+        [4, 6, 7],
+        [9, 10, 12],
+        [2, 5, 8],
+        [15, 16, 18],
+        [19, 21, 22],
+        [24, 25, 27],
+        [17, 20, 23],
+    ]
+    assert made["label"].to_pylist() == [0, 0, 0, 1, 0, 0, 0, 1]
+    assert made.column_names[:2] == ["patch0_p0", "patch0_p1"]
+    assert made.column_names[-1] == "label"
+    assert made.num_columns == 3 * 48 + 1
+    with refused(DataError, "rows", field="patient", value=11):
+        dealt(patches_of(30), 11)
+
+
+def test_patches_are_shrunk_and_keep_their_patients() -> None:
+    table = patches_of(6)
+    small = patches(table.select([*table.column_names[1:], "label"]), width=2)
+    assert small.column_names == [
+        "patient",
+        *(f"{color}{at}" for color in "rgb" for at in ("0_0", "0_1", "1_0", "1_1")),
+        "label",
+    ]
+    np.testing.assert_allclose(small["r0_0"].to_numpy(), np.arange(6) / 4 / 255, rtol=1e-6)
+    assert small["patient"].equals(table["patient"])
+
+
+def test_patches_need_their_patients(tmp_path: Path) -> None:
+    (own,) = (each for each in load_studies()["label-inference"].own if each.name == "bhi")
+    assert own.shape == (277_524, 7_501, 2)
+    study = replace(STUDY, own=(replace(own, shape=(30, 49, 2), like="at_hand"),), unavailable={"bhi": "BHI"})
+    file = tmp_path / "own.parquet"
+    pq.write_table(patches_of(30), file)
+    assert [each.name for each in with_own_tables(study, {"BHI": file}).datasets] == ["at_hand", "bhi"]
+    pq.write_table(patches_of(30).rename_columns(["label", "whose", *(f"p{at}" for at in range(48))]), file)
+    with refused(DataError, "columns", field=f"--table bhi={file}", value="patient"):
+        with_own_tables(study, {"bhi": file})
+
+
+def test_a_study_deals_the_patches_of_a_file(tmp_path: Path) -> None:
+    """A table for each number of parties, each of whom has a patch of every row."""
+    dataset = StudyDataset(name="lost", title="L", shape=(0, 49, 2), like="at_hand", patches=True, image_width=4)
+    settings = tuple(StudySetting(name=f"of-{number}", parties=number) for number in (2, 3))
+    part = replace(STUDY.parts[0], settings=tuple(each.name for each in settings))
+    study = replace(STUDY, own=(dataset,), settings=settings, parts=(part,))
+    file = tmp_path / "own.parquet"
+    pq.write_table(patches_of(120), file)
+    result = run_study(study, tmp_path / "out", tables={"lost": file}, datasets=["lost"])
+    assert not result.failed
+    for job, parties, rows in zip(result.jobs.values(), (2, 3), (60, 38), strict=True):
+        assert [len(party.columns or ()) for party in job.parties] == [48] * parties
+        assert pq.read_table(job.data.table).num_rows == rows
+
+
 def test_texts_and_hashed_columns_keep_their_labels() -> None:
     texts = tokenized(pa.table({"title": ["a b", "c"], "text": ["d", None], "label": [1, 0]}))
     assert texts["label"].to_pylist() == [1, 0]
@@ -144,5 +214,10 @@ def test_what_the_papers_name_can_be_read_from_files(full: bool) -> None:
             assert each.name not in at_hand
             assert not each.like or each.like in at_hand
             assert each.shape is not None
-    assert {each.name for each in load_studies()["label-inference"].own} == {"cifar100", "cinic10", "yahoo_answers"}
+    assert {each.name for each in load_studies()["label-inference"].own} == {
+        "cifar100",
+        "cinic10",
+        "yahoo_answers",
+        "bhi",
+    }
     assert [each.name for each in load_studies()["id2graph"].own] == ["pucrio"]

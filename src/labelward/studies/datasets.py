@@ -6,6 +6,7 @@ which holds the number of a token. Functions of a dataset take the seed of a run
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,11 +16,14 @@ from numpy.typing import NDArray
 
 from labelward.data.catalog import load_catalog_table
 from labelward.data.content import pixel_columns, token, words
+from labelward.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DIGITS_WIDTH, FASHION_WIDTH, CIFAR_WIDTH = 8, 28, 32  # pixels
+DIGITS_WIDTH, FASHION_WIDTH, CIFAR_WIDTH, BHI_WIDTH = 8, 28, 32, 50  # pixels
+PATIENT = "patient"
+"""Column of a table of patches that tells whose each is."""
 TOKENS = 32
 """Positions of each half of a text."""
 VOCABULARY = 8192
@@ -57,22 +61,95 @@ def pixels(table: pa.Table) -> pa.Table:
     """Return a table of images, one column per pixel and channel and the label last, with pixels scaled to [0, 1]."""
     import pyarrow as pa
 
-    names = table.column_names[:-1]
-    most = max(float(np.max(table[name].to_numpy())) for name in names)
-    scale = 255.0 if most > 1.0 else 1.0
-    scaled = {name: (table[name].to_numpy() / scale).astype(np.float32) for name in names}
+    white = _white(table)
+    scaled = {name: (table[name].to_numpy() / white).astype(np.float32) for name in table.column_names[:-1]}
     return pa.table({**scaled, "label": table["label"]})
 
 
+def _white(table: pa.Table) -> float:
+    """Return the value of a white pixel: 255, or 1 where no pixel is above."""
+    return 255.0 if max(float(np.max(table[name].to_numpy())) for name in table.column_names[:-1]) > 1.0 else 1.0
+
+
 def shrunk(table: pa.Table, *, width: int) -> pa.Table:
-    """Return a table of images of three channels, 32 x 32 pixels each, shrunk to means of pixels; the label last."""
+    """Return a table of square images of three channels, shrunk to means of pixels; the label last.
+
+    Args:
+        width: of the shrunk images, a divisor of that of the images.
+    """
     import pyarrow as pa
 
-    images, step = pixels(table), CIFAR_WIDTH // width
-    values = np.column_stack([images[name].to_numpy() for name in images.column_names[:-1]])
-    means = values.reshape(-1, 3, width, step, width, step).mean(axis=(3, 5)).reshape(len(values), -1)
-    names = [f"{color}{row}_{column}" for color in "rgb" for row in range(width) for column in range(width)]
-    return pa.table({**dict(zip(names, means.T.copy(), strict=True)), "label": table["label"]})
+    names = table.column_names[:-1]
+    side = math.isqrt(len(names) // 3)
+    step = side // width
+    parts = _white(table) * step**2
+    means = np.zeros((3, width, width, table.num_rows), np.float32)
+    for at, name in enumerate(names):  # a column at a time: patches are many
+        line, column = divmod(at, side)
+        means[line // side, line % side // step, column // step] += table[name].to_numpy() / parts
+    columns = dict(zip(_pixel_names(width), means.reshape(-1, table.num_rows), strict=True))
+    return pa.table({**columns, "label": table["label"]})
+
+
+def patches(table: pa.Table, *, width: int) -> pa.Table:
+    """Return a table of patches, one a row, with a column ``patient``, shrunk to means of pixels; the label last."""
+    shrunken = shrunk(table.drop_columns(PATIENT), width=width)
+    return shrunken.add_column(0, PATIENT, table[PATIENT])
+
+
+def dealt(table: pa.Table, parties: int) -> pa.Table:
+    """Return a table of patches as rows of one patch for each party, all of one patient and label.
+
+    Patches are dealt in the order of the table; of a patient's patches of a label those that are too few for another
+    row are left out. Columns lie by party, and in the order of the table.
+
+    Reference: the label inference paper, Section 4.1 ("in a round-robin manner").
+
+    Raises:
+        DataError: no patient has a patch for each party.
+    """
+    import pyarrow as pa
+
+    groups: dict[tuple[object, object], list[int]] = {}
+    for place, whose in enumerate(zip(table[PATIENT].to_pylist(), table["label"].to_pylist(), strict=True)):
+        groups.setdefault(whose, []).append(place)
+    held = [each[at : at + parties] for each in groups.values() for at in range(0, len(each) - parties + 1, parties)]
+    if not held:
+        raise DataError(f"no patient has {parties} patches of a label", code="rows", field=PATIENT, value=parties)
+    chosen = np.array(held)
+    names = [name for name in table.column_names if name not in (PATIENT, "label")]
+    columns = {f"patch{at}_{name}": table[name].take(chosen[:, at]) for at in range(parties) for name in names}
+    return pa.table({**columns, "label": table["label"].take(chosen[:, 0])})
+
+
+def made_up_patches(seed: int, *, patients: int, each: int, width: int) -> pa.Table:
+    """Return made-up patches of patients: pixels of nuclei, dark, on a ground whose tint is the patient's own.
+
+    Patches of label 1, a share of .28 as in BHI, have more nuclei; how many, varies by patient and by patch.
+
+    Args:
+        seed: that all are drawn from.
+        patients: their number.
+        each: number of a patient's patches.
+        width: of a patch, in pixels.
+    """
+    import pyarrow as pa
+
+    rng = np.random.default_rng(seed)
+    patient, label = np.repeat(np.arange(patients), each), (rng.random(patients * each) < 0.28).astype(np.int64)
+    tissue = np.exp(rng.normal(0.0, 0.1, patients))[patient] * np.exp(rng.normal(0.0, 0.25, len(label)))
+    density = tissue * np.where(label == 1, 0.28, 0.13)
+    nuclei = rng.random((patients * each, 1, width, width)) < density[:, None, None, None]
+    ground = np.array([0.85, 0.65, 0.80]) + rng.normal(0.0, 0.04, (patients, 3))
+    values = ground[patient][:, :, None, None] - nuclei * np.array([0.45, 0.40, 0.25])[:, None, None]
+    values = np.clip(values + rng.normal(0.0, 0.08, values.shape), 0.0, 1.0).astype(np.float32)
+    columns = dict(zip(_pixel_names(width), values.reshape(len(label), -1).T.copy(), strict=True))
+    return pa.table({PATIENT: patient, **columns, "label": label})
+
+
+def _pixel_names(width: int) -> list[str]:
+    """Return the columns of an image of three channels: by channel, then row by row."""
+    return [f"{color}{row}_{column}" for color in "rgb" for row in range(width) for column in range(width)]
 
 
 def criteo(seed: int, *, buckets: int) -> pa.Table:

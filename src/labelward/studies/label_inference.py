@@ -38,7 +38,7 @@ _PAPER = {
     ATTACKER: ("mean texture", "mean perimeter", "mean area", *_SHAPE[1:], *_ERRORS[:6]),
 }
 
-_WIDTH = 16
+_WIDTH, _PATCH_WIDTH = 16, 10
 _MLP: Mapping[str, Any] = {"bottom": "fcnn-3", "batch_size": 32, "learning_rate": 0.05, "epochs": 20}
 _BREAST_MODEL: Mapping[str, Any] = {**_MLP, "top_model": "fcnn-3", "embedding": 2, "epochs": 60}
 _PIXELS: Mapping[str, Any] = {**_MLP, "width": 128, "epochs": 10}
@@ -82,6 +82,9 @@ _HALVES = {
     ATTACKER: tuple(f"second{place}" for place in range(tables.TOKENS)),
 }
 
+_BHI_WEIGHTS: Mapping[str, Any] = {"loss": "weighted", "class_weights": (0.3, 1.0)}
+"""Those of the published code."""
+
 _CIFAR_ROWS = "8,000 training and 2,000 test images of 50,000 and 10,000"
 _CREDIT = "the credit default table, no images; columns are dealt out by share"
 _SMALL_BERT = "a BERT of two layers without pre-training; tokens by checksum"
@@ -89,6 +92,16 @@ _SMALL_BERT = "a BERT of two layers without pre-training; tokens by checksum"
 _accuracy = partial(StudyDataset, utility_metric="accuracy", on_request=True)
 _yahoo_answers = partial(
     _accuracy, title="Yahoo Answers", party_columns=_HALVES, fine_tuning=_GENTLY, upper_bound=False
+)
+_bhi = partial(
+    _accuracy,
+    title="BHI",
+    patches=True,
+    image_width=_PATCH_WIDTH,
+    utility_metric="f1",
+    leakage_metric="f1",
+    completion={"auxiliary": 70, **_UNBALANCED},
+    extra_metrics=("auc",),
 )
 _breast_cancer = partial(_accuracy, catalog_name="breast_cancer", test_size=0.25, model=_BREAST_MODEL)
 
@@ -175,6 +188,12 @@ _TABLES = (
         completion={"auxiliary": 70, **_UNBALANCED},
         extra_metrics=("auc",),
     ),
+    _bhi(
+        name="bhi_made_up",
+        substitute="made-up images: 12,000 patches of 10 x 10 pixels, 100 of each patient; three layers, 10 epochs",
+        generate=partial(tables.made_up_patches, patients=120, each=100, width=_PATCH_WIDTH),
+        model={**_MLP, **_BHI_WEIGHTS, "epochs": 10},
+    ),
 )
 DATASETS = tuple(replace(each, completion={**_PUBLISHED_WEIGHT, **each.completion}) for each in _TABLES)
 """At a size for two cores."""
@@ -208,6 +227,14 @@ OWN = tuple(
             model=_BERT,
             completion={"auxiliary": 100},
         ),
+        _bhi(
+            name="bhi",
+            shape=(277_524, 3 * tables.BHI_WIDTH**2 + 1, 2),
+            like="bhi_made_up",
+            convert=partial(tables.patches, width=_PATCH_WIDTH),
+            model={**_SMALL_RESNET, **_BHI_WEIGHTS, "height": _PATCH_WIDTH},
+            upper_bound=False,
+        ),
     )
 )
 """Read from files of the user's (``--table NAME=FILE``); networks are those of the sets at hand."""
@@ -216,6 +243,11 @@ _FULL_IMAGES: Mapping[str, Any] = {
     "image_width": tables.CIFAR_WIDTH,
     "model": {**_RESNET, "bottom": "resnet-18", "height": tables.CIFAR_WIDTH, "channels": 3},
     "convert": tables.pixels,
+}
+_FULL_PATCHES: Mapping[str, Any] = {
+    "image_width": tables.BHI_WIDTH,
+    "model": {**_FULL_IMAGES["model"], **_BHI_WEIGHTS, "height": tables.BHI_WIDTH},
+    "convert": partial(tables.patches, width=tables.BHI_WIDTH),
 }
 _FULL_CHANGES: dict[str, dict[str, Any]] = {
     "fashion_mnist": {"generate": tables.fashion_mnist, "model": {**_RESNET, "height": tables.FASHION_WIDTH}},
@@ -257,7 +289,7 @@ FULL_OWN = tuple(
         each,
         fine_tuning={name: value for name, value in each.fine_tuning.items() if name != "steps"},
         completion={**each.completion, **_PAPER_COMPLETION},
-        **(_FULL_IMAGES if each.image_width else {"model": _BERT_BASE}),
+        **(_FULL_PATCHES if each.patches else _FULL_IMAGES if each.image_width else {"model": _BERT_BASE}),
     )
     for each in OWN
 )
@@ -349,6 +381,7 @@ _PARTIES = (2, 4, 6, 8, 10)
 _BREAST = tuple(each.name for each in DATASETS if each.catalog_name == "breast_cancer")
 _REST = tuple(each.name for each in DATASETS if each.name not in _BREAST)
 _IMAGES = ("digits", "fashion_mnist", "cifar10")
+_SHARED = ("credit_default", "bhi_made_up")
 _SMALLER = "smaller datasets and networks than the paper's"
 _LINEAR = "; one linear layer for each party"
 
@@ -368,6 +401,7 @@ _SETTINGS = (
         for each in _SHARES
     ),
     *(StudySetting(name=f"parties-{each}", axis_value=each, parties=each, columns=_FIGURE_3) for each in _PARTIES),
+    StudySetting(name="overlap", parties=10, overlap=2, columns=_FIGURE_3),
     StudySetting(name="defended", columns=_FIGURE_5, defenses={TOP: _DEFENDED}),
 )
 
@@ -471,8 +505,32 @@ _PARTS = (
         settings=tuple(f"parties-{each}" for each in _PARTIES),
         columns=_FIGURE_3,
         axis="parties",
-        datasets=("credit_default",),
+        datasets=_SHARED,
         about="All parties have equally many columns; one passive party is scored.",
+        on_request=True,
+    ),
+    _top_part(
+        name="ten parties",
+        title="Ten parties without a common column (text of Figure 3)",
+        form="grid",
+        settings=("parties-10",),
+        columns=_FIGURE_3,
+        datasets=_SHARED,
+        about="The trainings of Figure 3 with ten parties, beside the figure of the paper's text. The first number is "
+        "the federated model's, on test rows.",
+        reason=_SMALLER,
+        on_request=True,
+    ),
+    _top_part(
+        name="overlap",
+        title="Ten parties, and two columns that the attacker has in common with others (text of Figure 3)",
+        form="grid",
+        settings=("overlap",),
+        columns=_FIGURE_3,
+        datasets=_SHARED,
+        about="Columns are dealt as in the part before. The attacker adds a column of each of two other parties, or "
+        "their patches beside its own; all parties keep theirs.",
+        reason=_SMALLER,
         on_request=True,
     ),
     _top_part(
@@ -481,7 +539,7 @@ _PARTS = (
         form="trade-off",
         settings=("defended",),
         columns=_FIGURE_5,
-        datasets=("digits", "cifar10", "criteo"),
+        datasets=("digits", "cifar10", "criteo", "bhi_made_up"),
         about="The paper prints a plot only. A selection of its settings. The first number is that of the honest run "
         "under the same defense; plots use the last one, of the attacked model, as the paper does.",
         on_request=True,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from labelward.data import read_table
 from labelward.errors import Code, DataError, InputError, unknown_name
+from labelward.studies.datasets import PATIENT
 from labelward.studies.spec import Study, StudyDataset
 
 if TYPE_CHECKING:
@@ -62,10 +63,13 @@ def check_dataset_shape(dataset: StudyDataset, table: pa.Table, file: Path) -> N
     """Refuse a table that is not the dataset's.
 
     Raises:
-        DataError: without labels, or with other numbers of rows, columns or classes than the paper's.
+        DataError: without labels or, for patches, without patients; or with other numbers of rows, columns or classes
+            than the paper's.
     """
-    if LABEL not in table.column_names:
-        raise DataError(f"has no column {LABEL!r}", code="columns", field=f"--table {dataset.name}={file}", value=LABEL)
+    for name in (LABEL, *([PATIENT] if dataset.patches else [])):
+        if name not in table.column_names:
+            reason, field = f"has no column {name!r}", f"--table {dataset.name}={file}"
+            raise DataError(reason, code="columns", field=field, value=name)
     if dataset.shape is None:
         return
     found = table.num_rows, table.num_columns - 1, len(table[LABEL].unique())

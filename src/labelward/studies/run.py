@@ -31,6 +31,7 @@ from labelward.runs.secure_files import (
 )
 from labelward.runs.worker_process import check_jobs, worker_pool
 from labelward.studies.attribute_inference import ensure_attribute_inference
+from labelward.studies.datasets import dealt
 from labelward.studies.own_tables import read_own, with_own_tables
 from labelward.studies.searches import store_hypervolumes
 from labelward.studies.spec import Study, StudyDataset, StudyPart, StudyTask
@@ -212,10 +213,11 @@ def _job(study: Study, out: Path, task: StudyTask, columns: Mapping[str, tuple[s
     made_from = task.seed if dataset.file is None else f"own-{_file_digest(dataset.file)}"  # the same for any seed
     with output_errors(out):
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = private_folder(out / _TABLES).resolve() / f"{dataset.name}-{made_from}.parquet"
+    name = f"{dataset.name}-{task.setting.parties}-parties" if dataset.patches else dataset.name
+    path = private_folder(out / _TABLES).resolve() / f"{name}-{made_from}.parquet"
     if not path.exists():
         with atomic_write(path) as file:
-            pq.write_table(_made(dataset, task.seed), file)
+            pq.write_table(_made(task), file)
     return study.job(task, str(path), pq.read_schema(path).names[:-1])
 
 
@@ -228,13 +230,16 @@ def _file_digest(path: Path) -> str:
         raise DataError(f"cannot be read: {error.strerror}", code="unreadable", field=str(path)) from error
 
 
-def _made(dataset: StudyDataset, seed: int) -> pa.Table:
+def _made(task: StudyTask) -> pa.Table:
     """Return the table that is trained on, the label last."""
+    dataset = task.dataset
     if dataset.file is None:
         assert dataset.generate is not None
-        return dataset.generate(seed)
-    table = read_own(dataset.file)
-    return table if dataset.convert is None else dataset.convert(table)
+        table = dataset.generate(task.seed)
+    else:
+        table = read_own(dataset.file)
+        table = table if dataset.convert is None else dataset.convert(table)
+    return dealt(table, task.setting.parties) if dataset.patches else table
 
 
 def _run(tasks: Mapping[Path, Job], jobs: int, watch: Watch, attackers: Sequence[str]) -> dict[Path, str]:

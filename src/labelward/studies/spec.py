@@ -7,9 +7,10 @@ of its own, with all defenses and attacks of its setting, so parts that have a s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from labelward.data.column_partition import assign_columns
 from labelward.errors import InputError, unknown_name
 from labelward.job import (
     ComponentSpec,
@@ -44,7 +45,10 @@ class StudyDataset:
     """A dataset of a study.
 
     Attributes:
-        image_width: width of the images whose pixels are the columns, row by row; the attacker gets their left part.
+        image_width: width of the images whose pixels are the columns, row by row; the attacker gets their left part,
+            or an image of its own where they are patches.
+        patches: whether rows of the table that is made or converted are patches of patients, which are dealt to as
+            many parties as a setting has.
         generate: makes the table of a seed, for datasets that are drawn anew for each seed or derived from another.
         party_columns: columns by party; empty: dealt out by share.
         fine_tuning: further parameters of those that fine-tune the bottom model.
@@ -62,6 +66,7 @@ class StudyDataset:
     substitute: str = ""  # how it differs from the paper's dataset; empty if it is the same
     active_share: float = 0.5  # the active party's share of the columns
     image_width: int = 0
+    patches: bool = False
     reason: str = ""  # why its figures differ from the paper's, if known
     utility_metric: str = "auc"  # the paper's metric of utility
     leakage_metric: str = "accuracy"  # the paper's metric of leakage; replaces ``*`` in :attr:`MetricColumn.metric`
@@ -157,6 +162,7 @@ class StudySetting:
         attacker_share: the attacker's share of the columns; None: what the active party's share leaves.
         defenses: by model, those that run besides the undefended training.
         active_columns: how many of its listed columns the active party keeps; None: all.
+        overlap: how many other parties the attacker has a column of as well, or the patch.
         aligned: share of the training rows that all parties hold; None: all.
         record: what views of networks store, as in a job.
     """
@@ -171,6 +177,7 @@ class StudySetting:
     has_references: bool = False  # whether the reference figures were measured in this setting
     columns: tuple[str, ...] = ()  # titles of the columns that are measured; empty: all
     parties: int = 2  # number of parties; the attacker is the last one
+    overlap: int = 0
     active_columns: int | None = None
     aligned: float | None = None
     record: Literal["full", "digests", "epochs"] = "full"
@@ -325,7 +332,7 @@ class Study:
 
         Args:
             table: the table, as a job names it.
-            columns: its columns in order, for images.
+            columns: its columns in order, for images and overlaps.
         """
         setting, dataset, model = task.setting, task.dataset, self.models[task.model].spec
         measured = self.columns_of(setting)
@@ -333,7 +340,7 @@ class Study:
         held = {party.name: 1 / len(parties) for party in parties} if model.kind == "pivodl" else {}
         clear = model.kind in _IN_CLEAR and not self.models[task.model].encrypted
         partition: Any = "random" if dataset.image_width else setting.partition
-        return Job(
+        job = Job(
             data=DataSection(
                 table=table,
                 label="label",
@@ -357,6 +364,7 @@ class Study:
             run=RunSection(seeds=(task.seed,), record=setting.record),
             tune=self.models[task.model].search,
         )
+        return _overlapping(job, task, columns) if setting.overlap else job
 
     def _check(self, what: str, names: Sequence[str], known: Sequence[str]) -> None:
         for name in names:
@@ -379,13 +387,49 @@ def _parties(setting: StudySetting, dataset: StudyDataset, columns: Sequence[str
             PartySection(name=name, columns=names[: kept[name]]) for name, names in dataset.party_columns.items()
         )
     share = 1.0 - dataset.active_share if setting.attacker_share is None else setting.attacker_share
+    parties = dataset.parties or setting.parties
+    names = ["active", *(f"party{number}" for number in range(2, parties)), ATTACKER]
+    if dataset.patches:
+        size = len(columns) // parties
+        return tuple(
+            PartySection(name=name, columns=tuple(columns[at * size : (at + 1) * size]))
+            for at, name in enumerate(names)
+        )
     if dataset.image_width:
         width = round(share * dataset.image_width)
         left = tuple(name for at, name in enumerate(columns) if at % dataset.image_width < width)
         right = tuple(name for at, name in enumerate(columns) if at % dataset.image_width >= width)
         return PartySection(name="active", columns=right), PartySection(name=ATTACKER, columns=left)
-    parties = dataset.parties or setting.parties
     if parties > 2:
-        names = ["active", *(f"party{number}" for number in range(2, parties)), ATTACKER]
         return tuple(PartySection(name=name, share=1 / parties) for name in names)
     return PartySection(name="active", share=1.0 - share), PartySection(name=ATTACKER, share=share)
+
+
+def _overlapping(job: Job, task: StudyTask, columns: Sequence[str]) -> Job:
+    """Return a job whose attacker has a column, or the patch, of each of the first parties as well.
+
+    All other columns stay with the parties to which the job deals them.
+
+    Reference: the label inference paper, Section 5.2 (multi-participant experiment).
+    """
+    import pyarrow as pa
+
+    dataset = task.dataset
+    held = list(assign_columns(job, task.seed, pa.table({name: [] for name in columns}), sorted))
+    others = held[: task.setting.overlap]
+    if dataset.patches:
+        held[-1] = _side_by_side((held[-1], *others), dataset.image_width)
+    else:
+        held[-1] = (*held[-1], *(each[0] for each in others))
+    parties = zip(job.parties, held, strict=True)
+    return replace(
+        job,
+        data=replace(job.data, overlap=True),
+        parties=tuple(PartySection(name=party.name, columns=names) for party, names in parties),
+    )
+
+
+def _side_by_side(images: Sequence[tuple[str, ...]], width: int) -> tuple[str, ...]:
+    """Return the columns of the image that images of one size make, from left to right."""
+    lines = range(0, len(images[0]), width)
+    return tuple(name for at in lines for image in images for name in image[at : at + width])
