@@ -140,19 +140,21 @@ def test_overlapping_patches_are_trained_on(tmp_path: Path) -> None:
     (made,) = LABEL_INFERENCE.select_datasets(["bhi_made_up"])
     few = replace(
         made,
-        generate=partial(datasets.made_up_patches, patients=4, each=100, width=10),
+        generate=partial(datasets.made_up_patches, patients=4, each=200, width=10),
         model={**made.model, "epochs": 1},
         completion={"auxiliary": 8, "steps": 10},
         upper_bound=False,
     )
     study = replace(LABEL_INFERENCE, datasets=(few,), seeds=1)
-    result = run_study(study, tmp_path / "study", parts=["ten parties", "overlap"])
+    result = run_study(study, tmp_path / "study", parts=["ten parties", "overlap", "figure 5"])
     assert not result.failed
     found = study_figures(result, tmp_path / "study")
     for setting in ("parties-10", "overlap"):
         assert 0 <= found[setting, FigureKey("bhi_made_up", "top", NO_DEFENSE, "active")][1] <= 1
     sections = StudyReport(result, tmp_path / "study").sections
-    assert [section.tables[0].rows[0][1][2].paper for section in sections] == ["0.645", "0.764"]
+    assert [section.tables[0].rows[0][1][2].paper for section in sections[:2]] == ["0.645", "0.764"]
+    names = [name for name, _ in sections[2].tables[0].rows]
+    assert (names[0], len(names)) == ("undefended", 11)
 
 
 def test_texts_become_numbers_of_their_words() -> None:
