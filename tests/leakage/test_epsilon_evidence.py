@@ -25,11 +25,11 @@ from label_worlds import (
     world,
 )
 from sklearn import datasets
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 
 from labelward.attacks.base import AttackerData, LabelGuess
 from labelward.attacks.split_posterior import SplitPosterior
-from labelward.leakage.label_model import fit_label_model
+from labelward.leakage.label_model import _most_rows, _trees, fit_label_model
 from labelward.leakage.observational_audit import count_contradictions, epsilon_evidence
 from labelward.party.view import View
 
@@ -141,6 +141,35 @@ def test_rows_that_an_attack_was_told_are_not_played() -> None:
     found = epsilon_evidence(LabelGuess(values=told, kind="labels"), None, labels, model, known=known, rng=rng)
     assert found.rows <= 400
     assert found.bound() == 0
+
+
+def test_many_columns_and_classes_take_a_model_of_bounded_time() -> None:
+    """Where counts of words of 14 classes took minutes; smaller tables have the model that they had."""
+    boosted = [(784, 2), (54, 7), (64, 10), (1000, 2), (1, 14)]
+    assert {type(_trees(*each)) for each in boosted} == {HistGradientBoostingClassifier}
+    assert {type(_trees(*each)) for each in ((256, 14), (1001, 2), (334, 3))} == {ExtraTreesClassifier}
+    assert [_most_rows(*each) for each in ((5, 2), (256, 14), (10_000, 14), (10**6, 50))] == [
+        20_000,
+        20_000,
+        1_000,
+        1_000,
+    ]
+    assert _most_rows(5_000, 2) == 10_000
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_bounds_of_wide_tables_stay_below_the_true_epsilon() -> None:
+    """Three classes of five columns among 335: too many for boosted trees."""
+    rng = np.random.default_rng(1)
+    columns, shares, labels = world(800, 3, rng)
+    wide = np.hstack([columns, rng.normal(size=(800, 330))])
+    model = fit_label_model(wide, labels, 3, rng=rng)
+    for epsilon in (1.0, 2.0, 4.0):
+        noisy = LabelGuess(values=randomized_response(columns, labels, 3, epsilon), kind="labels")
+        assert epsilon_evidence(noisy, None, labels, model, rng=np.random.default_rng(2)).bound() <= epsilon
+    alone = LabelGuess.of_scores(shares)
+    assert epsilon_evidence(alone, alone, labels, model, rng=rng).bound() == 0
+    assert epsilon_evidence(LabelGuess(values=labels), None, labels, model, rng=rng).bound() > 2
 
 
 def test_labels_of_one_class_and_too_few_rows_show_nothing() -> None:
