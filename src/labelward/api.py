@@ -165,6 +165,7 @@ def attack(
     other_views: Sequence[StrPath] = (),
     labels: StrPath | None = None,
     colluding: Mapping[StrPath, StrPath] | None = None,
+    attribute: StrPath | None = None,
 ) -> tuple[tuple[str, ...], LabelGuess | ColumnGuess]:
     """Attack a stored view as its party could: with the view, its own columns and model, and stated knowledge.
 
@@ -184,6 +185,7 @@ def attack(
         labels: table of row ids and labels of the training rows, for a view of the active party, which holds them.
         colluding: further passive parties of the run that attack together with this one: their own columns by the
             folder of their view.
+        attribute: table of row ids and known values of the attribute that ``"attribute-inference"`` infers.
 
     Returns:
         Row ids, and for each the guessed cluster or label; or the guessed columns of other parties.
@@ -204,6 +206,7 @@ def attack(
     others = ((as_path("colluding", each), as_path("colluding", table)) for each, table in (colluding or {}).items())
     knowledge = AttackerKnowledge(
         known=None if known is None else as_path("known", known),
+        attribute=None if attribute is None else as_path("attribute", attribute),
         labels=None if labels is None else as_path("labels", labels),
         label=label,
         other_runs=as_paths("other_views", other_views),

@@ -105,7 +105,7 @@ def trained(
 
 def known_of(labels: NDArray[np.int64], count: int, seed: int) -> AuxiliaryKnowledge:
     """Return what an attacker knows: equally many labels of each class."""
-    from labelward.leakage.run_attack import sample_known_rows
+    from labelward.leakage.known_rows import sample_known_rows
 
     classes = int(labels.max()) + 1
     rows = sample_known_rows(labels, count, seed=seed)

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import labelward
 from labelward.attacks import ATTACKS
+from labelward.attacks.base import Attack
 from labelward.auditing.audit import audit
 from labelward.cli.app import app
 from labelward.errors import JobError
@@ -130,6 +131,8 @@ def test_an_entry_has_a_party_or_a_coalition_and_each_attack_runs_once(job: Call
 
 REQUIRED: dict[str, Any] = {"auxiliary": 20, "column": "telco.mean texture"}
 QUICK: dict[str, Any] = {"steps": 5, "starts": 2}
+OF_NOBODY = "mean smoothness"
+"""A column that no party has, for the attack on a further attribute."""
 MODELS: dict[str, dict[str, Any]] = {
     "trees": {"kind": "secureboost", "trees": 2, "depth": 3},
     "samples": {"kind": "secureboost", "trees": 2, "depth": 3, "sampling": "goss"},
@@ -142,9 +145,11 @@ HOLDERS: dict[str, dict[str, Any]] = {"holders": {"kind": "pivodl", "trees": 2, 
 SHARED: dict[str, dict[str, Any]] = {"pivot": {"kind": "pivot", "dealer": "shop", "depth": 3}}
 """Models without coalitions: a colluding dealer knows everything."""
 DATA = {
-    "samples": {"table": "breast_cancer", "monotone": dict.fromkeys(["worst area", "mean area", "mean texture"], -1)}
+    "sum": {"table": "breast_cancer", "drop": [OF_NOBODY]},
+    "top": {"table": "breast_cancer", "drop": [OF_NOBODY]},
+    "samples": {"table": "breast_cancer", "monotone": dict.fromkeys(["worst area", "mean area", "mean texture"], -1)},
 }
-"""With constraints, for the attack that reads splits of such columns."""
+"""With constraints, for the attack that reads splits of such columns; without the column of nobody."""
 
 
 def entries(model: str) -> dict[str, dict[str, Any]]:
@@ -154,11 +159,13 @@ def entries(model: str) -> dict[str, dict[str, Any]]:
     complete = {"kind": model_kind, **MODEL_CLASSES.make(model_kind, chosen).parameters()}
     found = {}
     for kind, made in ATTACKS.classes().items():
-        if made.reads_directions and model not in DATA:
+        if made.reads_directions and "monotone" not in DATA.get(model, {}):
             continue
         parameters = {field.name: field for field in fields(made) if field.init}  # type: ignore[arg-type]
         given = {name: REQUIRED[name] for name, each in parameters.items() if each.default is MISSING}
         given |= {name: value for name, value in QUICK.items() if name in parameters}
+        if made.attribute is not Attack.attribute:
+            given["column"] = OF_NOBODY
         with contextlib.suppress(JobError):
             ATTACKS.make(kind, given).check_model(complete)
             found[kind] = {"kind": kind, **given}
@@ -181,7 +188,7 @@ def test_every_registered_attack_reads_a_joined_view_or_says_why_not(
     sections = {"model": MODELS[model], "encryption": encryption, "defense": None, "run": {"seeds": [1]}}
     sections |= {"data": DATA[model]} if model in DATA else {}
     leakage = {"collude": ["telco", "shop"], "upper_bound": False}
-    audited = [each for each in asked.values() if "column" not in each]  # this table has no column of two values
+    audited = [each for each in asked.values() if each.get("column") in (None, OF_NOBODY)]  # none has two values
     chosen = job(**sections, attack=audited, leakage=leakage)
     rows = audit(chosen, tmp_path / "out", explained=False, attackers=(TOGETHER,))
     colluding = {row.attack["kind"] for row in rows if row.party == TOGETHER and row.attack is not None}
@@ -202,11 +209,11 @@ def test_every_registered_attack_reads_a_joined_view_or_says_why_not(
 def test_an_audit_stores_what_every_registered_attack_finds(
     job: Callable[..., Job], tmp_path: Path, model: str
 ) -> None:
-    asked = [each for each in entries(model).values() if "column" not in each]  # no column here has two values
+    asked = [each for each in entries(model).values() if each.get("column") in (None, OF_NOBODY)]  # two values: none
     sections: dict[str, Any] = {"model": (MODELS | HOLDERS | SHARED)[model], "defense": None, "run": {"seeds": [1]}}
     if model in ("sum", "top"):
         sections["encryption"] = None
-    elif model in DATA:
+    if model in DATA:
         sections["data"] = DATA[model]
     elif model == "holders":
         sections["data"] = {"table": "breast_cancer", "labels": {"active": 0.5, "telco": 0.5}}

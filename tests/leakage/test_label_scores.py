@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.known_label_models import fit_boosted, fit_logistic
 from labelward.errors import DataError
-from labelward.leakage.baselines import fit_boosted, fit_logistic
-from labelward.leakage.run_attack import sample_known_rows, score_label_guess
+from labelward.leakage.known_rows import sample_known_rows
+from labelward.leakage.run_attack import score_label_guess
 from labelward.leakage.stored_guesses import read_guess, score_guess, write_guess
 from labelward.leakage.stored_views import read_known
 from labelward.metrics.leakage import label_chance, score_labels

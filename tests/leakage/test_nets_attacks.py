@@ -18,6 +18,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.known_label_models import fit_logistic
 from labelward.auditing import audit as auditing
 from labelward.auditing.audit import audit
 from labelward.cli._summary import as_json
@@ -27,7 +28,6 @@ from labelward.federation.components import check_job, with_defaults
 from labelward.federation.train import train_variant
 from labelward.job import Job
 from labelward.leakage import run_attack
-from labelward.leakage.baselines import fit_logistic
 from labelward.party.view import View
 from labelward.protocols.splitnn.share import NetShare
 from labelward.report.load import read_audit

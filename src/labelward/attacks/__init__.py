@@ -16,6 +16,7 @@ ATTACKS: Registry[Attack] = Registry(
     __name__,
     [
         "active_completion:ActiveCompletion",
+        "attribute_inference:AttributeInference",
         "batch_gradients:BatchGradientGuess",
         "bin_reconstruction:BinReconstruction",
         "clustering:Clustering",

@@ -119,12 +119,15 @@ class AuxiliaryKnowledge:
         known_labels: int64 [k]: the class numbers of these rows; for an attack that names a column
             (:attr:`Attack.known_column`), numbers of the column's values, in ascending order.
         class_counts: int64 [classes]: rows of each class in training, validation and test together; None: unknown.
+        attribute: what the attacker knows of a further attribute (:attr:`Attack.attribute`), beside labels: the number
+            of its values, and the rows of which it knows the value; None: the attack names none.
     """
 
     classes: int
     known_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     known_labels: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     class_counts: NDArray[np.int64] | None = None
+    attribute: AuxiliaryKnowledge | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +253,16 @@ class Attack(Parameters, ABC):
     @property
     def known_column(self) -> tuple[str, str] | None:
         """Another party and its column, whose values the attacker knows of :attr:`labels_needed` rows, not labels."""
+        return None
+
+    @property
+    def attribute(self) -> tuple[str, int] | None:
+        """A further attribute that is inferred: its column, and the number of training rows whose value is known.
+
+        The column is one of the common table, whoever holds it; or, where the parties have tables of their own, that
+        of a party, as ``"party.column"``. The knowledge is :attr:`AuxiliaryKnowledge.attribute`, beside known labels.
+        The guess is a :class:`ColumnGuess` with scores of the column, by a party without a name.
+        """
         return None
 
     @property

@@ -57,9 +57,11 @@ from labelward.federation.simulation import (
 from labelward.federation.train import costs_of_engines
 from labelward.he import Engine
 from labelward.job import ComponentSpec, Job, Variant, as_job
+from labelward.leakage.attributes import check_attribute, known_attribute
 from labelward.leakage.embeddings import Explainer
+from labelward.leakage.known_rows import sample_known_rows
 from labelward.leakage.privacy_figures import PrivacyScorer, ViewGuess
-from labelward.leakage.run_attack import sample_known_rows, score_baselines, score_without_view, told_column
+from labelward.leakage.run_attack import score_baselines, score_without_view, told_column
 from labelward.metrics.utility import Baselines, baselines, utility
 from labelward.parameters import StrPath, as_path, as_paths, check_instance
 from labelward.party.joined_view import SEPARATOR
@@ -235,6 +237,9 @@ def _check_data(job: Job, data: VerticalDataset) -> None:
             made.check_labels(len(data.ids), len(data.classes))
             told = data.train_labels if made.known_column is None else told_column(made, data)
             sample_known_rows(told, made.labels_needed, seed=job.run.seeds[0])
+            if made.attribute is not None:
+                attackers = [name for each in attacking_parties(job, attack) for name in each.split(SEPARATOR)]
+                check_attribute(made, data, attackers, seed=job.run.seeds[0])
         except InputError as error:
             raise error.under(f"[[attack]] {number}:").translated(JobError) from error
     for party in data.parties:
@@ -421,9 +426,10 @@ class _Audit:
         data = load_dataset(self.job, seed, self.source, private=self.private)
         made = [make_attack(attack) for attack in self.attacks]
         counts = {each.labels_needed for each in made if each.known_column is None}
-        store_data(
-            self.out, data, seed, [sample_known_rows(data.train_labels, count, seed=seed) for count in sorted(counts)]
-        )
+        known = [sample_known_rows(data.train_labels, count, seed=seed) for count in sorted(counts)]
+        told = ((each.attribute, known_attribute(each, data, seed=seed)) for each in made)
+        values = [(of[0], it.known_rows, it.known_labels) for of, it in told if of is not None and it is not None]
+        store_data(self.out, data, seed, known, values)
         beside = baselines(self.programs, data, seed=seed, precision=self.job.encryption.precision)
         explainer, prospect = Explainer(self.programs, data, seed), cost_model(self.job, data, self.engine, seed)
         scorer = PrivacyScorer(data, seed) if self.job.leakage.privacy else None

@@ -46,6 +46,10 @@ def attack_command(
     known: Annotated[
         Path | None, typer.Option(help="Table of row ids and known labels, for attacks that need some.")
     ] = None,
+    attribute: Annotated[
+        Path | None,
+        typer.Option(help="Table of row ids and known values of the attribute, for attacks that infer a further one."),
+    ] = None,
     labels: Annotated[
         Path | None, typer.Option(help="Table of row ids and the active party's labels, for attacks on its view.")
     ] = None,
@@ -91,6 +95,7 @@ def attack_command(
         incomplete=incomplete,
         knowledge=AttackerKnowledge(
             known=known,
+            attribute=attribute,
             labels=labels,
             label=label,
             other_runs=tuple(other_view or ()),
@@ -115,7 +120,10 @@ def score_command(
     label: Annotated[str, typer.Option(help="Label column in --truth.")] = "label",
     id_column: Annotated[str | None, typer.Option("--id", help="Column of row ids in --truth.")] = None,
     bins: Annotated[int | None, typer.Option(min=2, max=100, help="For regression targets: number of bins.")] = None,
-    party: Annotated[str | None, typer.Option(help="Of a guess of columns: the party that holds --truth.")] = None,
+    party: Annotated[
+        str | None,
+        typer.Option(help="Of a guess of columns: the party that holds --truth; of a further attribute, any name."),
+    ] = None,
     columns: Annotated[
         list[Path] | None,
         typer.Option(help="Table of columns; those of all parties give a lower bound of epsilon. Repeatable."),

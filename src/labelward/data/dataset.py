@@ -76,6 +76,8 @@ class VerticalDataset:
     Attributes:
         train_labels: int64 [n], targets of attacks: positions in ``classes``; for regression bins of equal numbers of
             training rows (:func:`~labelward.data.labels.quantile_edges`); -1 where the label is not known here.
+        table: the common table, without the roles of its columns, but with columns that no party has or that the job
+            drops; None: the parties have tables of their own.
         train_ids: text [n]: ids, or row numbers of the table from 0; of the published split row numbers of the cut
             tables, training rows first.
     """
@@ -101,6 +103,7 @@ class VerticalDataset:
     holders: tuple[str, ...]  # parties that hold labels, the coordinator first
     train_holders: NDArray[np.int64]  # int64 [n]: for each row the position of the holder of its label
     validation_holders: NDArray[np.int64]  # int64 [v]
+    table: pa.Table | None = field(default=None, repr=False)
 
     def holds(self, party: str) -> NDArray[np.bool_]:
         """Return bool [n + v]: which labels of training and validation rows a party holds."""

@@ -31,6 +31,7 @@ class RawTables:
     name: str
     tables: tuple[pa.Table, ...]  # one common table, or one table per party in the order of the job
     width: int = 0  # of images in pixels, or of texts in tokens; each party gets columns side by side
+    dropped: pa.Table | None = None  # columns of the common table that the job drops; None: none
 
 
 def load_tables(job: Job) -> RawTables:
@@ -49,10 +50,13 @@ def load_tables(job: Job) -> RawTables:
             raise JobError(reason, code="missing", field=f"[parties.{party.name}] table")
     if job.data.table is not None:
         if is_table_path(job.data.table):
-            table = read_source(job.data.table, job.data, job.data.id, place="[data]")
-            return RawTables(name=table_name(job.data.table), tables=(table,))
-        table, width = _content(catalog.load_catalog_table(job.data.table), job)
-        return RawTables(name=job.data.table, tables=(prepared(table, job.data, place="[data]"),), width=width)
+            name, width = table_name(job.data.table), 0
+            table = read_source(job.data.table, replace(job.data, drop=()), job.data.id, place="[data]")
+        else:
+            name = job.data.table
+            table, width = _content(catalog.load_catalog_table(name), job)
+        kept = prepared(table, job.data, place="[data]")
+        return RawTables(name=name, tables=(kept,), width=width, dropped=table.select(job.data.drop))
     tables = tuple(read_party_source(party) for party in job.parties)
     return RawTables(name=table_name(job.active.table or ""), tables=tables)
 
@@ -116,11 +120,10 @@ def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[
         sides = published_split(job.data, seed, targets.values, targets.classes)
     else:
         sides = split_rows(job.data, seed, len(targets.values), private[job.active.name])
-    apart, placed = draw_unaligned(job.data, seed, sides, private[job.active.name]), sides
+    apart = draw_unaligned(job.data, seed, sides, private[job.active.name])
+    kept = np.setdiff1d(np.arange(table.num_rows), apart)
     if len(apart):  # the parties' tables have aligned rows only, numbered anew
-        kept = np.setdiff1d(np.arange(table.num_rows), apart)
         table, targets, sides = table.take(pa.array(kept)), targets.at(kept), sides.among(kept)
-        placed = DataSplit(**{name: kept[rows] for name, rows in sides.items()})
     if job.data.id is not None:
         ids = read_ids(table, job.data.id, place)
         sides = sides.sorted_by(ids)
@@ -147,4 +150,14 @@ def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[
     if len(apart):
         parties = (with_unaligned(parties[0], whole.take(pa.array(apart)), told.at(apart)), *parties[1:])
     named = (source.name, f"{place}, label column {job.data.label!r}")
-    return replace(assemble_dataset(job, named, parties, targets, ids, sides), table_rows=placed)
+    placed = DataSplit(**{name: kept[rows] for name, rows in sides.items()})
+    found = assemble_dataset(job, named, parties, targets, ids, sides)
+    return replace(found, table_rows=placed, table=_without_roles(job, whole, source.dropped))
+
+
+def _without_roles(job: Job, table: pa.Table, dropped: pa.Table | None) -> pa.Table:
+    """Return the columns of the common table that a party may hold, with those that the job drops at the end."""
+    if dropped is not None:
+        for name in dropped.column_names:
+            table = table.append_column(name, dropped[name])
+    return table.drop_columns([name for name in job.data.roles().values() if name in table.column_names])

@@ -17,6 +17,7 @@ from labelward.metrics.leakage import label_chance, score_labels
 
 Floats = NDArray[np.float64]
 
+_OF_SCORES = ("auc", "accuracy")
 _EXACT = 1e-3  # of the column's standard deviation: a value as close as this is recovered
 
 
@@ -41,18 +42,25 @@ def true_cells(party: PartyDataset, kind: str, model: Mapping[str, Any]) -> Floa
     return np.where(codes == missing_code(codes.dtype), -1.0, codes)
 
 
-def score_columns(guess: ColumnGuess, parties: Sequence[PartyDataset], model: Mapping[str, Any]) -> dict[str, Any]:
+def score_columns(
+    guess: ColumnGuess,
+    parties: Sequence[PartyDataset],
+    model: Mapping[str, Any],
+    further: Mapping[tuple[str, str], NDArray[np.int64]] | None = None,
+) -> dict[str, Any]:
     """Return the metrics of a guess, and their ``chance`` level: the same guess against shuffled rows.
 
     Args:
         guess: about these parties.
         parties: all parties but the attacker, all of whose cells count.
         model: as for :func:`true_cells`.
+        further: classes of columns that are scored beside those of the parties, by the names in ``guess.scores``.
 
     Returns:
         ``recovered`` and ``wrong``: right and wrong answers as shares of all cells; ``recovered_by_splits``: the right
         ones that the splits alone reveal, where the attack tells them apart. Of values, ``correlation``: the
-        mean absolute correlation of the columns guessed. For scores of columns, ``auc``, a mean over these columns.
+        mean absolute correlation of the columns guessed. For scores of columns, ``auc`` and ``accuracy``, means over
+        these columns.
 
     Raises:
         DataError: the guess is of other rows or columns.
@@ -90,9 +98,14 @@ def score_columns(guess: ColumnGuess, parties: Sequence[PartyDataset], model: Ma
         if guess.kind != "bins":
             means = np.mean(correlations, axis=0).tolist() if correlations else (0.0, 0.0)
             found_metrics["correlation"], chance["correlation"] = means
-    areas = [_area(scores, _column(parties, *name)) for name, scores in guess.scores.items()]
-    if areas:
-        found_metrics["auc"], chance["auc"] = np.mean(areas, axis=0).tolist()
+    values = further or {}
+    ranked = [
+        _of_scores(scores, values[name] if name in values else _column(parties, *name))
+        for name, scores in guess.scores.items()
+    ]
+    for metric in _OF_SCORES if ranked else ():
+        found_metrics[metric] = float(np.mean([each[metric] for each, _ in ranked]))
+        chance[metric] = float(np.mean([each[metric] for _, each in ranked]))
     return {**found_metrics, "chance": chance}
 
 
@@ -126,12 +139,9 @@ def _column(parties: Sequence[PartyDataset], party: str, column: str) -> NDArray
     return np.unique(own.train[:, own.columns.index(column)], return_inverse=True)[1].astype(np.int64)
 
 
-def _area(scores: Floats, truth: NDArray[np.int64]) -> tuple[float, float]:
-    """Return the AUC of a column's scores, and that by chance; rows whose scores are NaN do not count."""
+def _of_scores(scores: Floats, truth: NDArray[np.int64]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the metrics of a column's scores, and those by chance; rows whose scores are NaN do not count."""
     answered = np.isfinite(scores).all(axis=1)
     scores, truth = scores[answered], truth[answered]
     guess, values = scores.argmax(axis=1), scores.shape[1]
-    return (
-        score_labels(guess, truth, scores, classes=values)["auc"],
-        label_chance(guess, truth, scores, classes=values)["auc"],
-    )
+    return score_labels(guess, truth, scores, classes=values), label_chance(guess, truth, scores, classes=values)

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from labelward import rng
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, ColumnGuess, Guess, LabelGuess
+from labelward.attacks.known_label_models import fit_boosted, fit_logistic
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.errors import DataError, InputError, JobError
-from labelward.leakage.baselines import fit_boosted, fit_logistic
+from labelward.errors import InputError, JobError
+from labelward.leakage.attributes import attribute_values, known_attribute
 from labelward.leakage.column_scores import score_columns
+from labelward.leakage.known_rows import sample_known_rows
 from labelward.metrics.leakage import (
     cluster_chance,
     label_chance,
@@ -92,41 +94,6 @@ def _check_guess(guess: LabelGuess, rows: int, place: str) -> None:
         raise InputError(reason, code="rows", field=place, value=scores.shape)
     if np.isnan(scores).any():
         raise InputError("the scores of its guess must be numbers, not NaN", code="values", field=place)
-
-
-def sample_known_rows(labels: NDArray[np.int64], count: int, *, seed: int) -> NDArray[np.int64]:
-    """Return int64 [count], ascending: rows whose labels an attacker is told, the same number of each class.
-
-    If a class has too few rows, all of them are known and the other classes make up for it. The draws depend on the
-    seed only, so all attacks and parties know the same rows.
-
-    Args:
-        labels: int64 [rows], class numbers.
-        count: number of known rows; 0: none.
-        seed: of the run.
-
-    Raises:
-        DataError: fewer known rows than classes, or no row left to guess.
-    """
-    if not count:
-        return np.empty(0, np.int64)
-    classes = np.unique(labels)
-    if not len(classes) <= count < len(labels):
-        raise DataError(
-            f"{count} known labels of {len(labels)} rows; give at least one for each of the {len(classes)} classes, "
-            "and leave at least one row to guess",
-            code="labels",
-            field="auxiliary",
-            value=count,
-        )
-    order = rng.learning(seed, "", 0, "known labels").permutation(len(labels))
-    # The first row of every class comes first, then the second of every class, and so on; ties as drawn.
-    place = np.empty(len(labels), np.int64)
-    for label in classes:
-        of_class = order[labels[order] == label]
-        place[of_class] = np.arange(len(of_class))
-    first = order[np.argsort(place[order], kind="stable")]
-    return np.sort(first[:count])
 
 
 def score_values(
@@ -246,6 +213,8 @@ def attack_and_score(
     if len(aux.known_rows):
         what = "labels" if attack.known_column is None else f"values of {'.'.join(attack.known_column)}"
         auxiliary[f"known {what}"] = len(aux.known_rows)
+    if attack.attribute is not None and aux.attribute is not None:
+        auxiliary[f"known values of {attack.attribute[0]}"] = len(aux.attribute.known_rows)
     if attack.needs_class_counts and aux.class_counts is not None:
         auxiliary["rows of each class"] = aux.class_counts.tolist()
     if attack.reads_directions:
@@ -290,17 +259,17 @@ def score_baselines(
         cache: guesses of earlier calls for the same data and seed, which several attacks share; extended here.
 
     Returns:
-        For an attack that is told labels, ``"logistic"`` and ``"boosted"``: supervised models of the known labels on
-        raw columns. Where several parties hold labels, ``"majority"``: the most frequent class. For any attack, its own
-        (:meth:`labelward.attacks.base.Attack.baselines`).
+        For an attack on labels that is told some, ``"logistic"`` and ``"boosted"``: supervised models of the known
+        labels on raw columns. Where several parties hold labels, ``"majority"``: the most frequent class. For any
+        attack, its own (:meth:`labelward.attacks.base.Attack.baselines`).
     """
     own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed, view.party)
     cache = {} if cache is None else cache
     found: dict[str, Baseline] = {}
-    if len(aux.known_rows) and attack.known_column is None:
+    if len(aux.known_rows) and attack.target == "labels":
         for name, model in (("logistic", fit_logistic), ("boosted", fit_boosted)):
             found[name] = Baseline(guess=_deterministic(model, own, aux), depends_on=attack.labels_needed)
-    if len(data.holders) > 1 and data.classes:
+    if len(data.holders) > 1 and data.classes and attack.target == "labels":
         most = LabelGuess(
             values=np.full(len(data.train_labels), np.bincount(data.train_labels).argmax()), kind="labels"
         )
@@ -350,7 +319,10 @@ def _auxiliary(attack: Attack, data: VerticalDataset, seed: int, party: str) -> 
     if data.classes:
         values = np.concatenate([data.train_values, data.validation_values, data.test_values]).astype(np.int64)
         classes, counts = len(data.classes), np.bincount(values, minlength=len(data.classes))
-    return AuxiliaryKnowledge(classes=classes, known_rows=rows, known_labels=told[rows], class_counts=counts)
+    further = known_attribute(attack, data, seed=seed)
+    return AuxiliaryKnowledge(
+        classes=classes, known_rows=rows, known_labels=told[rows], class_counts=counts, attribute=further
+    )
 
 
 def told_column(attack: Attack, data: VerticalDataset) -> NDArray[np.int64]:
@@ -394,12 +366,13 @@ def _score(
     """Compare a guess with the true labels of the training rows, and of the test rows if it covers them.
 
     Test rows are the only rows that a party has and does not train on. A guess of columns is compared with those of
-    all other parties.
+    all other parties, and of a further attribute with that.
     """
     if isinstance(guess, ColumnGuess):
         own = {member.party for member in view.members}
         model = {key: view.parameter(f"model.{key}") for key in ("bins", "candidates")}
-        return score_columns(guess, [party for party in data.parties if party.name not in own], model)
+        truth = {} if attack.attribute is None else {("", name := attack.attribute[0]): attribute_values(data, name)}
+        return score_columns(guess, [party for party in data.parties if party.name not in own], model, truth)
     if guess.kind == "labels":
         return score_label_guess(guess, data.train_labels, aux, data.test_labels, attack=attack)
     scored = np.setdiff1d(np.arange(len(guess.values)), _held(data, view.party))

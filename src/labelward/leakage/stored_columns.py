@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from labelward.attacks.base import ColumnGuess
 from labelward.data import PartyDataset, fit_encoding, read_ids, read_table, transform
 from labelward.errors import DataError, FileFormatError
+from labelward.leakage.attributes import value_numbers
 from labelward.leakage.column_scores import score_columns
 
 METADATA = b"labelward"
@@ -52,7 +53,8 @@ def score_stored_columns(guess: Path, truth: Path, party: str, *, id_column: str
     Args:
         guess: file of a guess of columns.
         truth: table of the party's columns, in its order, of these rows: the party's table in the folder of an audit.
-        party: its name.
+            Of a further attribute, any table with its column.
+        party: its name; of a further attribute, any.
         id_column: column of row ids; by default ``id``.
 
     Raises:
@@ -80,9 +82,15 @@ def score_stored_columns(guess: Path, truth: Path, party: str, *, id_column: str
     positions = [f"{party}/{at}" for at in range(len(known.names))]
     cells = [each for each in positions if each in stored.column_names]
     scores = {
-        (party, column): np.array(stored.column(f"{party}/{column}/scores").to_pylist(), np.float64)
+        (holder, column): np.array(stored.column(f"{holder}/{column}/scores").to_pylist(), np.float64)
+        for holder in (party, "")
         for column in known.names
-        if f"{party}/{column}/scores" in stored.column_names
+        if f"{holder}/{column}/scores" in stored.column_names
+    }
+    further = {
+        ("", column): value_numbers(train[:, at], categorical=column in known.categories)
+        for at, column in enumerate(known.names)
+        if ("", column) in scores
     }
     if cells != positions and (cells or not scores):
         raise DataError(f"the guess has {len(cells)} of {len(positions)} columns", code="columns", value=party)
@@ -94,4 +102,4 @@ def score_stored_columns(guess: Path, truth: Path, party: str, *, id_column: str
         for names in (cells, alone)
     )
     found = ColumnGuess(cells=answered, kind=about["cells"], scores=scores, by_splits=by_splits or None)
-    return score_columns(found, [own], about.get("model", {}))
+    return score_columns(found, [own], about.get("model", {}), further)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ class AttackerKnowledge:
 
     Attributes:
         known: table of row ids and labels of training rows whose labels the attacker was told; None: no rows.
+        attribute: table of row ids and known values of the attribute that the attack infers, in a column of its name:
+            categories, or 0 and 1 for the sides of the median; None: no attribute.
         labels: table of row ids and labels of all training rows, for the view of the party that holds them.
         label: the label column of these tables.
         other_runs: folders of the same party's views in other runs on the same rows.
@@ -44,6 +46,7 @@ class AttackerKnowledge:
     """
 
     known: Path | None = None
+    attribute: Path | None = None
     labels: Path | None = None
     label: str = "label"
     other_runs: tuple[Path, ...] = ()
@@ -81,8 +84,8 @@ def attack_view(
     Raises:
         FileFormatError: the view is damaged or truncated, or does not state its rows.
         DataError: a table cannot be used, or its columns or rows are not those of the view.
-        JobError: an unknown attack or parameter; an attack on other models; missing known labels, or a number of known
-            labels that differs from ``auxiliary``.
+        JobError: an unknown attack or parameter; an attack on other models; missing known labels or values of an
+            attribute, or a number of known labels that differs from ``auxiliary``.
     """
     attack, knowledge = make_attack(ComponentSpec(kind, params), ""), knowledge or AttackerKnowledge()
     first = _Member(view_dir, features, knowledge.models)
@@ -118,7 +121,9 @@ def attack_view(
             raise DataError(reason, code="labels", field=f"table {str(knowledge.known)!r}", value=names)
         if "auxiliary" in params:
             _check_count(attack, len(rows), knowledge.known)
-        aux = AuxiliaryKnowledge(classes=classes, known_rows=rows, known_labels=labels)
+        aux = replace(aux, known_rows=rows, known_labels=labels)
+    if attack.attribute is not None:
+        aux = replace(aux, attribute=_known_attribute(attack.attribute[0], kind, knowledge, ids, id_column))
     if attack.labels_needed and not len(aux.known_rows):
         raise JobError(
             f"{kind} needs the labels of some rows; give a table of known labels",
@@ -129,6 +134,17 @@ def attack_view(
         reason = "required for a stored view: the number of rows of each class, such as [212, 357]"
         raise JobError(reason, code="missing", field=f"attack {kind!r}, class_counts")
     return ids, run_attack(attack, view, own, aux, seed=seed)
+
+
+def _known_attribute(
+    column: str, kind: str, knowledge: AttackerKnowledge, ids: Sequence[str], id_column: str | None
+) -> AuxiliaryKnowledge:
+    """Return what the attacker knows of an attribute; errors as for :func:`attack_view`."""
+    if knowledge.attribute is None:
+        reason = f"{kind} needs the values of {column!r} in some rows; give a table of known values"
+        raise JobError(reason, code="missing", value=kind)
+    rows, values, names = read_known(knowledge.attribute, ids, column, id_column)
+    return AuxiliaryKnowledge(classes=len(names), known_rows=rows, known_labels=values)
 
 
 @dataclass(frozen=True)

@@ -58,17 +58,18 @@ def column_sentences(table: Sequence[SummaryRow]) -> list[str]:
 
 def _sentence_on_a_column(row: SummaryRow, name: str) -> str:
     """Return what an attack reaches of single columns, compared with what the attacker reaches otherwise."""
-    others = [
-        (words, values[name].mean)
-        for words, values in (("without the view", row.without_view), ("by chance", row.chance))
-        if name in values
-    ]
+    compared = (
+        ("from own columns alone", row.baselines.get("own columns", {})),
+        ("without the view", row.without_view),
+        ("by chance", row.chance),
+    )
+    others = [(words, values[name].mean) for words, values in compared if name in values]
     figures = [f"{metric_name(name)} {format_metric(name, _reached(row), digits=2)}"]
     figures += [f"{words} {format_metric(name, value, digits=2)}" for words, value in others]
     words, floor = max(others, key=lambda each: each[1], default=("", -math.inf))
-    learned = "could infer a column of another party"
+    learned = "could infer a column that it lacks"
     if _reached(row) <= floor + NOTICEABLE:
-        learned = f"inferred no column of another party better than {words}"
+        learned = f"inferred no column that it lacks better than {words}"
     return f"{row.party} {learned} ({', '.join(figures)}; {row.attack}; {row.defense})."
 
 

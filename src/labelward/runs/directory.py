@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -274,11 +275,18 @@ class _Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tables: tuple[str, ...]
 
 
-def store_data(out: Path, data: VerticalDataset, seed: int, known: Sequence[NDArray[np.int64]] = ()) -> None:
+def store_data(
+    out: Path,
+    data: VerticalDataset,
+    seed: int,
+    known: Sequence[NDArray[np.int64]] = (),
+    values: Sequence[tuple[str, NDArray[np.int64], NDArray[np.int64]]] = (),
+) -> None:
     """Write ``<party>.parquet`` (id, own training columns) and ``truth.parquet`` (id, label), rows in the views' order.
 
     Categories are strings, and missing values are null. For each nonempty set of known rows, the labels known to
-    attackers are written as ``known-<number of rows>.parquet`` (id, label).
+    attackers are written as ``known-<number of rows>.parquet`` (id, label); known rows of a column and their ``values``
+    as ``known-<number of rows>-<column>.parquet`` (id, column).
 
     Existing files must have the same content: an audit resumes only with the data it started with.
 
@@ -302,6 +310,9 @@ def store_data(out: Path, data: VerticalDataset, seed: int, known: Sequence[NDAr
         if len(rows):
             labels = (truth if data.classes else bins).take(pa.array(rows))
             _write(folder / f"known-{len(rows)}.parquet", {"id": ids.take(pa.array(rows)), "label": labels})
+    for column, rows, numbers in values:
+        place = folder / f"known-{len(rows)}-{quote(column, safe='')}.parquet"
+        _write(place, {"id": ids.take(pa.array(rows)), column: pa.array(numbers)})
 
 
 def _column(party: PartyDataset, position: int) -> Any:

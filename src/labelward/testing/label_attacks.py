@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.errors import DataError
-from labelward.leakage.run_attack import sample_known_rows
+from labelward.leakage.known_rows import sample_known_rows
 from labelward.messages.base import Array, Released
 from labelward.messages.splitnn import BatchGradients, EpochEnd, EpochOrder, EpochStart
 from labelward.metrics.leakage import label_chance, score_labels

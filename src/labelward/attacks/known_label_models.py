@@ -1,6 +1,7 @@
-"""Baselines of label inference: supervised models of the known labels on the attacker's raw columns, without the view.
+"""Supervised models of the labels, or the values, that an attacker knows, on columns of its own: without the view.
 
-The label inference paper has no such baseline, and a supervised model of the known labels often outperforms its attack.
+They are baselines of label inference. The label inference paper has none, and a supervised model of the known labels
+often outperforms its attack.
 """
 
 from __future__ import annotations
