@@ -15,8 +15,8 @@ FULL        ?=
 # parts and sets that fit some hours; FULL=1 has them all
 FIGURES_SETS := breast_cancer,parkinson_252,obesity,phishing,avila,sensorless_2200
 ALL_SETS     := $(FIGURES_SETS),fars,fashion_mnist_train
-LI_SETS      := digits,fashion_mnist,criteo,credit_default,breast_cancer_published,breast_cancer_published_20,breast_cancer_paper
-LI_PARTS     := --table 2 --table 3 --table 4 --table 6 --figure 2 --figure 3 --figure 5 --appendix
+LI_SETS      := digits,fashion_mnist,criteo,credit_default,bhi_made_up,breast_cancer_published,breast_cancer_published_20,breast_cancer_paper
+LI_PARTS     := --table 2 --table 3 --table 4 --table 6 --figure 2 --figure 3 --figure 5 --part "ten parties" --part overlap --appendix
 
 CHAOS_RUNS ?= 200
 CHAOS_SEED ?= 1

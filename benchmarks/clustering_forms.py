@@ -86,9 +86,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     rows = StoredRows(given.json)
-    for view in product(TABLES, MODELS, range(1, given.seeds + 1)):
-        if view not in {(row["table"], row["model"], row["seed"]) for row in rows}:
-            rows.add(measure(*view, given.work))
+    for name, model, seed in product(TABLES, MODELS, range(1, given.seeds + 1)):
+        if (name, model, seed) not in {(row["table"], row["model"], row["seed"]) for row in rows}:
+            rows.add(measure(name, model, seed, given.work))
     failed = False
     for name, model in product(TABLES, MODELS):
         mine = [row for row in rows if (row["table"], row["model"]) == (name, model)]

@@ -350,10 +350,7 @@ _TABLE_2 = tuple(each.title for each in _COLUMNS[:11])
 _FINE_TUNED = ("passive", "active", "untrained bottom")
 _HEAD_ONLY = tuple(f"{name}, head only" for name in _FINE_TUNED)
 _TABLE_3 = tuple(
-    f"{name}, {count}{where}"
-    for where in ("", ", test rows")
-    for count in _COUNTS
-    for name in ("passive", "untrained")
+    f"{name}, {count}{where}" for where in ("", ", test rows") for count in _COUNTS for name in ("passive", "untrained")
 )
 _TABLE_4 = ("model under active attack",)
 _FIGURE_2 = (*_HEAD_ONLY[:2], "passive", "active", "all labels")
@@ -429,8 +426,8 @@ _PARTS = (
         settings=("known",),
         columns=_TABLE_3,
         datasets=_IMAGES,
-        about="Passive completion of the trained and of an untrained bottom model, on training and test rows. Only the head "
-        "is trained, as in the published code; Table 2 shows the effect of fine-tuning.",
+        about="Passive completion of the trained and of an untrained bottom model, on training and test rows. Only the "
+        "head is trained, as in the published code; Table 2 shows the effect of fine-tuning.",
         reason=_SMALLER,
         on_request=True,
     ),
