@@ -27,8 +27,8 @@ Written by `benchmarks/paper_figures.py` from `benchmarks/results/paper-figures.
 seed; not to be edited. Titles, the papers' figures and reasons are those of [the studies](how-to-studies.md).
 
 Most figures of these papers are plots without numbers, so that most tables have ours only. A cell is the mean over the
-seeds, and the least and the largest in brackets; fewer than five seeds are stated: the others were not run, or the
-defense made the training diverge. A dash is what was not run. What the paper prints is in italics.
+seeds, and the least and the largest in brackets; fewer than five seeds are stated. Honest trainings that a defense
+made diverge have no figure, and are counted. A dash is what was not run. What the paper prints is in italics.
 """
 PAPERS = {
     "id2graph": "Leakage is the V-measure of the attacker's clusters; CL uses the attacker's own columns only.",
@@ -68,11 +68,12 @@ class _Paper(NamedTuple):
 
     study: Study
     found: Mapping[tuple[str, FigureKey], Series]
+    diverged: Mapping[tuple[str, FigureKey], int]  # trainings that a defense broke, which have no figure
 
     @classmethod
     def of(cls, study: Study, stored: Mapping[str, Any]) -> _Paper:
         """Return a study with its stored figures, which are nested by setting and by what a key has."""
-        found = {
+        given = {
             (setting, FigureKey(dataset, model, defense, column)): series
             for setting, by_dataset in stored.items()
             for dataset, by_model in by_dataset.items()
@@ -80,7 +81,16 @@ class _Paper(NamedTuple):
             for defense, by_column in by_defense.items()
             for column, series in by_column.items()
         }
-        return cls(study, found)
+        found = {
+            place: {seed: value for seed, value in series.items() if value is not None}
+            for place, series in given.items()
+        }
+        lost = {place: len(series) - len(found[place]) for place, series in given.items()}
+        return cls(
+            study,
+            {place: series for place, series in found.items() if series},
+            {place: count for place, count in lost.items() if count},
+        )
 
     @property
     def title(self) -> str:
@@ -246,7 +256,10 @@ def _trade_off(paper: _Paper, part: StudyPart) -> Iterator[str]:
 
 def _beside(paper: _Paper, part: StudyPart, key: FigureKey, both: bool) -> list[str]:
     """Return a cell, and what the paper prints if both are asked for."""
-    cell = spread_cell(paper.found.get((part.settings[0], key)))
+    place = part.settings[0], key
+    cell = spread_cell(paper.found.get(place))
+    if count := paper.diverged.get(place):
+        cell += f"; {count} diverged"
     return [cell, _printed(paper.study.printed.get((part.name, key)))] if both else [cell]
 
 

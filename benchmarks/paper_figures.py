@@ -14,16 +14,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from _paper_figures_page import PAPERS, TREES, page_of, tree_column
 
-from labelward.runs.schema import RESULTS_FILE
+from labelward.federation.components import with_defaults
+from labelward.job import Job
+from labelward.runs.diverged_runs import read_diverged
+from labelward.runs.schema import RESULTS_FILE, run_folder
 from labelward.studies import find_study
-from labelward.studies.references import NO_DEFENSE, TIME, TRAFFIC, FigureKey
+from labelward.studies.references import NO_DEFENSE, TIME, TRAFFIC, UTILITY, FigureKey
 from labelward.studies.results import StudyFigures, information_by_tree, study_figures
 from labelward.studies.run import STUDY_FILE, StudyResult
 from labelward.studies.spec import Study, StudyTask
@@ -63,11 +67,22 @@ def figures_of(found: Given, tasks: Sequence[StudyTask]) -> StudyFigures:
     figures = study_figures(
         StudyResult(study=study, parts=study.parts, datasets=study.datasets, seeds=study.seeds, jobs=jobs), folder
     )
+    for task, job in jobs.items():
+        for key in _diverged(task, with_defaults(job), folder / task.path):
+            figures.setdefault((task.setting.name, key), {})[task.seed] = math.nan
     informed = {name for part in study.parts if part.form == "information" for name in part.settings}
     for task in (each for each in tasks if each.setting.name in informed):
         for key, value in _information(task, folder).items():
             figures.setdefault((task.setting.name, key), {})[task.seed] = value
     return {place: series for place, series in figures.items() if place[1].column not in (TIME, TRAFFIC)}
+
+
+def _diverged(task: StudyTask, job: Job, folder: Path) -> Iterator[FigureKey]:
+    """Yield the utility under each defense that made the honest training diverge; it is stored as no number."""
+    names = [NO_DEFENSE, *(each.name for each in task.setting.defenses.get(task.model, ()))]
+    for variant, name in zip(job.variants(), names, strict=True):
+        if read_diverged(run_folder(folder, variant.as_list(), task.seed)) is not None:
+            yield from (FigureKey(metric, task.model, name, UTILITY) for metric, *_ in task.dataset.metrics())
 
 
 def stored_tasks(found: Given) -> list[StudyTask]:
@@ -101,7 +116,7 @@ def nested(figures: Iterable[StudyFigures], held: Nested | None = None) -> Neste
             place = found
             for name in (setting, *key):
                 place = place.setdefault(name, {})
-            place |= {str(seed): round(value, 4) for seed, value in series.items()}
+            place |= {str(seed): None if math.isnan(value) else round(value, 4) for seed, value in series.items()}
     return found
 
 

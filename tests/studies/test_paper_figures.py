@@ -15,7 +15,8 @@ import pytest
 
 from labelward.federation.components import with_defaults
 from labelward.job import ComponentSpec
-from labelward.runs.schema import read_rows
+from labelward.runs.diverged_runs import DivergedRun, write_diverged
+from labelward.runs.schema import read_rows, run_folder
 from labelward.studies import find_study
 from labelward.studies.id2graph import ID2GRAPH
 from labelward.studies.instance_clustering import INSTANCE_CLUSTERING
@@ -84,6 +85,21 @@ def test_figures_of_folders_are_merged_and_the_others_stay(
     assert "### ID2Graph, Table 2: " in page
     assert "Figure 6" not in page  # one point of it
     assert ", 2 seeds |" in page
+
+
+def test_trainings_that_diverged_are_counted(script: ModuleType, tmp_path: Path) -> None:
+    """Under a defense a seed may have no model: it is stored as no number, and the cell says how many there are."""
+    run_study(small(ID2GRAPH), tmp_path / "study", parts=["table 2"], datasets=["breast_cancer"], seeds=1)
+    given = script.given(f"id2graph={tmp_path / 'study'}")
+    (task, *_) = script.stored_tasks(given)
+    run = DivergedRun(party=None, behavior=None, defense="none", seed=1, reason="overflow")
+    write_diverged(run_folder(tmp_path / "study" / task.path, [], 1), run)
+    found = script.nested([script.figures_of(given, [task])])
+    assert found["default"]["breast_cancer"][task.model]["none"]["utility"] == {"1": None}
+    columns = {"utility": {"1": 0.5, "2": None, "3": None}, "active": {"1": 0.25}}
+    held = {"defended": {"cifar10": {"top": {"noise 0.1": columns}}}}
+    page = sys.modules["_paper_figures_page"].page_of({"figures": {"label-inference": held}})
+    assert "| noise 0.1 | .500, 1 seed; 2 diverged | – | .250, 1 seed |" in page
 
 
 def test_information_by_tree_is_stored(script: ModuleType, tmp_path: Path) -> None:
