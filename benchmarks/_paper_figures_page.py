@@ -44,6 +44,8 @@ _TRIED = {
     ("label-inference", "table 3"): "the-active-attack-at-its-best-rate",
     ("label-inference", "table 4"): "the-active-attack-at-its-best-rate",
     ("label-inference", "table 6"): "table-6-defenses-against-the-direct-attack",
+    ("label-inference", "ten parties"): "figures-2-3-and-5",
+    ("label-inference", "overlap"): "figures-2-3-and-5",
     ("label-inference", "appendix e"): "appendix-e-breast-cancer",
     ("label-inference", "second step"): "appendix-e-breast-cancer",
 }
