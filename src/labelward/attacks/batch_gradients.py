@@ -137,6 +137,8 @@ def _less_own_part(x: Floats, equations: Sequence[_Equations], rate: float, pena
 def _joint_solution(x: Floats, equations: Sequence[_Equations]) -> Floats:
     """Return the residual of each row that explains the sums of all batches best, float64 [rows]."""
     rows, columns = x.shape
+    if not equations:  # of a view that has later epochs alone
+        return np.zeros(rows)
 
     def sums_of(residuals: Floats) -> Floats:
         return np.concatenate([x[each.rows].T @ residuals[each.rows] for each in equations])
