@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from _rows import StoredRows
+from _rows import StoredRows, halves
 from sklearn.datasets import make_classification
 
 from labelward.auditing.audit import audit
@@ -51,16 +50,11 @@ def table_of(name: str, seed: int) -> pa.Table:
 
 def measure(name: str, model: str, seed: int, work: Path) -> dict[str, Any]:
     """Return the figures of one seed of a view."""
-    work.mkdir(parents=True, exist_ok=True)
-    table, file = table_of(name, seed), work / f"{name}-{seed}.parquet"
-    pq.write_table(table, file)
-    names = [each for each in table.column_names if each != "label"]
-    half = len(names) // 2
-    columns = [names[at] for at in np.random.default_rng(seed).permutation(len(names))]
+    file = work / f"{name}-{seed}.parquet"
     job = parse_job(
         {
             "data": {"table": str(file), "label": "label", "test_size": 0.2},
-            "parties": {"active": columns[:half], "passive": columns[half:]},
+            "parties": halves(table_of(name, seed), file, seed),
             "model": {"trees": 5, "depth": 6, "feature_fraction": 0.8, **MODELS[model]},
             "encryption": {"engine": "plain", "insecure": True},
             "attack": [{"kind": "instance-clustering", "normalization": each} for each in FORMS],

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from _rows import StoredRows
+from _rows import StoredRows, halves
 from sklearn.datasets import make_classification
 
 from labelward.auditing.audit import audit
@@ -45,16 +44,11 @@ def table_of(name: str, seed: int) -> pa.Table:
 
 def measure(name: str, seed: int, work: Path) -> dict[str, Any]:
     """Return the figures of one seed of a table."""
-    work.mkdir(parents=True, exist_ok=True)
-    table, file = table_of(name, seed), work / f"{name.replace(' ', '-')}-{seed}.parquet"
-    pq.write_table(table, file)
-    names = [each for each in table.column_names if each != "label"]
-    columns = [names[at] for at in np.random.default_rng(seed).permutation(len(names))]
-    half = len(names) // 2
+    file = work / f"{name.replace(' ', '-')}-{seed}.parquet"
     job = parse_job(
         {
             "data": {"table": str(file), "label": "label", "test_size": 0.2, "categories": "dummies"},
-            "parties": {"active": columns[:half], "passive": columns[half:]},
+            "parties": halves(table_of(name, seed), file, seed),
             "model": {"kind": "splitnn", "epochs": 10},
             "attack": [{"kind": "passive-completion", "auxiliary": 20, **each} for each in WEIGHTS.values()],
             "run": {"seeds": [seed]},

@@ -79,8 +79,7 @@ def figures_of(found: Given, tasks: Sequence[StudyTask]) -> StudyFigures:
 
 def _diverged(task: StudyTask, job: Job, folder: Path) -> Iterator[FigureKey]:
     """Yield the utility under each defense that made the honest training diverge; it is stored as no number."""
-    names = [NO_DEFENSE, *(each.name for each in task.setting.defenses.get(task.model, ()))]
-    for variant, name in zip(job.variants(), names, strict=True):
+    for variant, name in zip(job.variants(), task.defense_names, strict=True):
         if read_diverged(run_folder(folder, variant.as_list(), task.seed)) is not None:
             yield from (FigureKey(metric, task.model, name, UTILITY) for metric, *_ in task.dataset.metrics())
 

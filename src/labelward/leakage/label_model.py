@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.attacks.soft_labels import scaled_columns
 from labelward.kernels.spectral import one_thread
 
 Floats = NDArray[np.float64]
@@ -62,8 +63,7 @@ def fit_label_model(columns: Floats, labels: Labels, classes: int, *, rng: np.ra
     order = rng.permutation(rows)
     fold = np.empty(rows, np.int64)
     fold[order] = np.arange(rows) % _FOLDS
-    scale = columns.std(axis=0)
-    scaled = (columns - columns.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    scaled = scaled_columns(columns)
     with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)
         parts = [

@@ -46,8 +46,9 @@ def study_figures(result: StudyResult, out: Path) -> StudyFigures:
         if not (folder / RESULTS_FILE).exists():
             continue
         full = with_defaults(job)  # rows name every parameter, the study only those that it sets
-        names = [NO_DEFENSE, *(each.name for each in task.setting.defenses.get(task.model, ()))]
-        defenses = {_encode(each.as_list()): name for each, name in zip(full.variants(), names, strict=True)}
+        defenses = {
+            _encode(each.as_list()): name for each, name in zip(full.variants(), task.defense_names, strict=True)
+        }
         attacks = {_encode(each.as_dict()): given for each, given in zip(full.attacks, job.attacks, strict=True)}
         inferred = read_attribute_inference(folder)
         for row in read_rows(folder):
@@ -106,9 +107,8 @@ def embeddings_by_class(task: StudyTask, job: Job, out: Path) -> dict[str, dict[
     """
     folder, full = out / task.path, with_defaults(job)
     labels = _true_classes(folder, task.seed)
-    names = [NO_DEFENSE, *(each.name for each in task.setting.defenses.get(task.model, ()))]
     found: dict[str, dict[str, tuple[Floats, Floats]]] = {}
-    for variant, name in zip(full.variants(), names, strict=True):
+    for variant, name in zip(full.variants(), task.defense_names, strict=True):
         for party in full.passive:
             view = View.load(run_folder(folder, variant.as_list(), task.seed) / party.name / VIEW)
             values = own_embeddings(view, full.model.params["epochs"])

@@ -23,7 +23,7 @@ from labelward.job import (
     TuneSection,
     Variant,
 )
-from labelward.studies.references import Claim, FigureKey, ReferenceFigure
+from labelward.studies.references import NO_DEFENSE, Claim, FigureKey, ReferenceFigure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,6 +221,11 @@ class StudyTask:
     dataset: StudyDataset
     model: str
     seed: int
+
+    @property
+    def defense_names(self) -> list[str]:
+        """Names of what its job's variants are trained under, in their order; the first one is undefended."""
+        return [NO_DEFENSE, *(each.name for each in self.setting.defenses.get(self.model, ()))]
 
     @property
     def path(self) -> str:
