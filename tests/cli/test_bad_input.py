@@ -419,7 +419,9 @@ def test_the_job_of_these_tests_is_a_job(tmp_path: Path, call: Call) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--to", "out.csv"], ["--to", "--predict", "--explain", "--export"]),
+        (["--to", "out.csv"], ["--to", "--align", "--predict", "--explain", "--export"]),
+        (["--align", "rows.csv"], ["--to", "--align"]),
+        (["--align", "rows.csv", "--predict", "rows.csv", "--to", "out.csv"], ["--align", "--predict"]),
         (["--background", "rows.csv"], ["--background", "--explain"]),
         (["--predict", "rows.csv", "--background", "rows.csv"], ["--background", "--explain"]),
         (["--export", "--background", "rows.csv"], ["--background", "--explain"]),

@@ -120,7 +120,13 @@ COMMANDS: dict[str, list[str]] = {
         "certs check keys/bank --as bank --address bank.example",
         "certs check keys/bank --as telco",
     ],
-    "party": ["party --help", "party job.toml --as telco", "party job.toml --as telko"],
+    "party": [
+        "party --help",
+        "party job.toml --as telco",
+        "party job.toml --as telko",
+        "party job.toml --as telco --align few.csv",
+        "party job.toml --as telco --align few.csv --to common.parquet",
+    ],
     "relay": [
         "relay --help",
         "relay --listen 127.0.0.1:0 --party bank",

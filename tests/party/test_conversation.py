@@ -62,14 +62,14 @@ def context(end: Transport, names: tuple[str, ...] = NAMES, timeout: float = 30.
     return Context(end, topology=Topology.star(*names), transcript=Transcript(header), seed=1, timeout=timeout)
 
 
-def live(programs: dict[str, Program], timeout: float = 30.0) -> dict[str, Any]:
-    return run_parties(
-        {name: (lambda end: context(end, tuple(programs), timeout), programs[name]) for name in programs}
-    )
+def live(programs: dict[str, Program], timeout: float = 30.0, make: Callable[..., Context] = context) -> dict[str, Any]:
+    return run_parties({name: (lambda end: make(end, tuple(programs), timeout), programs[name]) for name in programs})
 
 
-def errors_of(programs: dict[str, Program], timeout: float = 30.0) -> dict[str, BaseException]:
-    """Run to the end and return what each party raised."""
+def errors_of(
+    programs: dict[str, Program], timeout: float = 30.0, make: Callable[..., Context] = context
+) -> dict[str, BaseException]:
+    """Run to the end and return what each party raised; ``make``: of its end, all names and the timeout."""
     raised: dict[str, BaseException] = {}
 
     def caught(name: str) -> Program:
@@ -83,7 +83,7 @@ def errors_of(programs: dict[str, Program], timeout: float = 30.0) -> dict[str, 
         return program
 
     with pytest.raises(BaseException):  # noqa: B017, PT011
-        live({name: caught(name) for name in programs}, timeout)
+        live({name: caught(name) for name in programs}, timeout, make)
     return raised
 
 

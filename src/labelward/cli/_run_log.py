@@ -58,6 +58,7 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"{', '.join(event['peers'])} may not know yet that all parties have saved their shares; "
         "run the same command again to tell them"
     ),
+    "aligned": lambda event: "",
     "predicted": lambda event: "",
     "explained": lambda event: "",
     "asked": lambda event: (
@@ -165,8 +166,8 @@ class RunLog:
         return False
 
     def progress(self, what: str, done: int, total: int) -> None:
-        """Show the progress of the training; see :data:`labelward.party.context.Progress`."""
-        if what not in ("trees", "epochs"):
+        """Show the progress of the training or alignment; see :data:`labelward.party.context.Progress`."""
+        if what not in ("trees", "epochs", "ids"):
             return
         if self._bar is not None:
             self._bar.update(self._task, description=what, completed=done, total=total or None, visible=True)

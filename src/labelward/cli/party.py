@@ -54,6 +54,15 @@ def party_command(
             help="Begin the run in the folder anew: forget this party's progress, but not what its defenses drew.",
         ),
     ] = False,
+    aligned: Annotated[
+        Path | None,
+        typer.Option(
+            "--align", metavar="TABLE", help="Before training: write the rows of this table whose ids all parties have."
+        ),
+    ] = None,
+    most_ids: Annotated[
+        int, typer.Option(min=1, help="With --align: refuse a party that brings more ids.")
+    ] = 10_000_000,
     rows: Annotated[
         Path | None,
         typer.Option("--predict", metavar="TABLE", help="Predict new rows of this party with the trained model."),
@@ -79,8 +88,8 @@ def party_command(
         Path | None,
         typer.Option(
             "--to",
-            help="With --predict, --explain or --export, active party only: output file "
-            "(.parquet, .csv, .jsonl; .parquet; .json).",
+            help="Output file: with --align at every party (.parquet); with --predict, --explain or --export, active "
+            "party only (.parquet, .csv, .jsonl; .parquet; .json).",
         ),
     ] = None,
     mode: Annotated[
@@ -91,16 +100,18 @@ def party_command(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors on stderr.")] = False,
 ) -> None:
-    """Take part in training, prediction or explanation as one party; run it again to resume after an interruption."""
+    """Take part in alignment, training, prediction or explanation as one party; run it again to resume."""
     from labelward.cli.audit import insecure_settings
     from labelward.federation.early_notice import EarlyNotice
     from labelward.job import load_job
     from labelward.runs.directory import PARTY_LOG
 
     folder = out or job_file.with_name(f"{job_file.stem}-{name}")
-    purpose = _purpose(rows, explained, export=export)
+    purpose = _purpose(aligned, rows, explained, export=export)
     if purpose == "train" and result is not None:
-        raise InputError("needs --predict, --explain or --export; add one", code="conflict", field="--to")
+        raise InputError("needs --align, --predict, --explain or --export; add one", code="conflict", field="--to")
+    if purpose == "align" and result is None:
+        raise InputError("--align needs it: the file for the common rows", code="missing", field="--to")
     if purpose != "explain" and background is not None:
         raise InputError("needs --explain; add it", code="conflict", field="--background")
     with RunLog(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as log, _log_end(log), prefix_job_file(job_file):
@@ -112,6 +123,9 @@ def party_command(
             reasons = insecure_settings(job) if purpose == "train" else []
             if reasons and not json_log:  # the first JSON line says so, too
                 typer.echo(f"INSECURE: {', '.join(reasons)}; do not use this setting between companies", err=True)
+            if aligned is not None and result is not None:
+                _align(job, name, (aligned, result), most_ids, log, join)
+                return
             if rows is not None:
                 _predict(job, name, folder, (rows, result), mode, log, join)
                 return
@@ -127,15 +141,18 @@ def party_command(
 
 _ENDINGS: dict[str, str | tuple[str, ...]] = {
     "train": "",
+    "align": ".parquet",
     "predict": PREDICTION_SUFFIXES,
     "explain": ".parquet",
     "export": ".json",
 }
 
 
-def _purpose(rows: Path | None, explained: Path | None, *, export: bool) -> Purpose:
+def _purpose(aligned: Path | None, rows: Path | None, explained: Path | None, *, export: bool) -> Purpose:
     """Return what is asked for; :class:`~labelward.errors.InputError` for two things at once."""
     chosen: list[Purpose] = []
+    if aligned is not None:
+        chosen.append("align")
     if rows is not None:
         chosen.append("predict")
     if explained is not None:
@@ -147,6 +164,15 @@ def _purpose(rows: Path | None, explained: Path | None, *, export: bool) -> Purp
             f"give one of {' and '.join(f'--{each}' for each in chosen)}", code="conflict", value=tuple(chosen)
         )
     return chosen[0] if chosen else "train"
+
+
+def _align(job: Job, name: str, tables: tuple[Path, Path], most: int, log: RunLog, join: Join) -> None:
+    """Write those rows of the first table that all parties have to the second one."""
+    from labelward.federation.party_alignment import align_as_party
+
+    table, out = tables
+    common, of = align_as_party(job, name, table, out, join=join, log=log, progress=log.progress, most=most)
+    typer.echo(f"wrote {out}: {common} of {pluralize(of, 'row')} are at all parties")
 
 
 def _predict(

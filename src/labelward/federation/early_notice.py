@@ -22,7 +22,7 @@ from labelward.runs.secure_files import LOCK_FILE, directory_lock
 
 __all__ = ["EarlyNotice", "Purpose"]
 
-Purpose = Literal["train", "predict", "explain", "export"]
+Purpose = Literal["train", "align", "predict", "explain", "export"]
 """Of a run, as :data:`~labelward.federation.party_run.Join` has it."""
 
 

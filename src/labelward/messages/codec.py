@@ -85,8 +85,8 @@ def schema(name: str) -> type[Message] | type[Observation]:
 
 @cache
 def _schema() -> dict[str, type[Message] | type[Observation]]:
-    """Return the classes of the handshake and of all families by name."""
-    named = ["labelward.messages.handshake"]
+    """Return the classes of the handshake, of alignments and of all families by name."""
+    named = ["labelward.messages.handshake", "labelward.messages.alignment"]
     named += [f"{entry.package}.{module}" for entry in families() for module in entry.messages]
     found: dict[str, type[Message] | type[Observation]] = {}
     for module in named:

@@ -2,11 +2,9 @@
 
 Ids never travel. Equal ids are recognized by one digest, an HMAC-SHA-256 of all ids in order under a key drawn for the
 handshake. If the digests or the numbers of rows differ, the run ends, and before that the coordinator counts the ids
-that both have, by the Diffie-Hellman protocol for the size of an intersection (Meadows 1986; Huberman, Franklin and
-Hogg 1999): each party maps its ids to points of the curve P-256 and multiplies them by a secret number, each multiplies
-the points of the other by its own, and equal ids give equal points. What a party sends is sorted, and so says nothing
-about which of its ids are meant. The same count of ids without their spaces, in lower case, without leading zeros and
-without the ".0" of ids that were read as numbers shows the likely cause.
+that both have, as blinded points (:mod:`.id_blinding`). What a party sends is sorted, and so says nothing about which
+of its ids are meant. The same count of ids without their spaces, in lower case, without leading zeros and without the
+".0" of ids that were read as numbers shows the likely cause.
 
 Of more than ``MOST_COUNTED`` ids a sample is compared: those with the smallest HMACs.
 
@@ -19,25 +17,21 @@ guess of all ids in their order.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import hmac
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NoReturn
 
 from labelward.errors import HandshakeError, PeerDisagreementError, PeerError, wrong_message
 from labelward.messages.base import Message, wire_name
 from labelward.messages.handshake import BlindedRowIds, TwiceBlindedRowIds
 from labelward.party.context import Context
+from labelward.party.id_blinding import POINT, IdBlinding, split_points
 from labelward.party.transcript import framed_ids
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
 MOST_COUNTED: Final = 4000  # ids of which each is compared: about a second on each side
 _MOST_ALIKE: Final = 400  # ids of which each further form is compared
-_POINT: Final = 32  # bytes
 _STEP = (0,)
 _SAME: Final = "ids"
 
@@ -74,7 +68,7 @@ def digest_ids(nonce: bytes, ids: Sequence[str]) -> bytes:
 
 def bound(nonce: bytes, digest: bytes, sender: str) -> bytes:
     """Return a digest of ids as one party sends it; who does not have the ids cannot make its own from it."""
-    return hmac.digest(nonce, _keyed(nonce, sender) + digest, "sha256")
+    return hmac.digest(nonce, digest_id(nonce, sender) + digest, "sha256")
 
 
 def refuse_rows(ctx: Context, peer: str, ids: Sequence[str], theirs: int, nonce: bytes) -> NoReturn:
@@ -88,11 +82,11 @@ def refuse_rows(ctx: Context, peer: str, ids: Sequence[str], theirs: int, nonce:
         HandshakeError: always, with the number of ids that only one of the two has.
         PeerError: the peer sent points that are none.
     """
-    secret = _secret()
-    ctx.send(peer, BlindedRowIds(_blinded(secret, nonce, ids)), _STEP)
+    own = IdBlinding(ctx.protection.bytes(POINT))
+    ctx.send(peer, BlindedRowIds(_blinded(own, nonce, ids)), _STEP)
     received = ctx.recv(peer, BlindedRowIds, _STEP)
     mine = ctx.recv(peer, TwiceBlindedRowIds, _STEP).points
-    blinded = _again(peer, secret, received, theirs)
+    blinded = _again(peer, own, received, theirs)
     if not _fits(mine, len(ids)):
         raise _no_points(peer, TwiceBlindedRowIds)
     common = {form: _common(mine[form], blinded[form]) for form in mine}
@@ -108,10 +102,10 @@ def answer_refusal(ctx: Context, ids: Sequence[str], theirs: int, nonce: bytes) 
         PeerDisagreementError: the coordinator's account of what differs.
         PeerError: the coordinator sent points that are none, or ended before it had an answer.
     """
-    secret, peer = _secret(), ctx.active
-    ctx.send(peer, BlindedRowIds(_blinded(secret, nonce, ids)), _STEP)
+    own, peer = IdBlinding(ctx.protection.bytes(POINT)), ctx.active
+    ctx.send(peer, BlindedRowIds(_blinded(own, nonce, ids)), _STEP)
     received = ctx.recv(peer, BlindedRowIds, _STEP)
-    ctx.send(peer, TwiceBlindedRowIds(_again(peer, secret, received, theirs)), _STEP)
+    ctx.send(peer, TwiceBlindedRowIds(_again(peer, own, received, theirs)), _STEP)
     ended = "went on"
     try:
         ctx.recv(peer, TwiceBlindedRowIds, _STEP)  # never comes: the coordinator ends the run
@@ -131,23 +125,17 @@ def _sizes(rows: int) -> dict[str, int]:
     return {_SAME: min(rows, MOST_COUNTED)} | dict.fromkeys(_CAUSES, min(rows, _MOST_ALIKE))
 
 
-def _secret() -> EllipticCurvePrivateKey:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    return ec.generate_private_key(ec.SECP256R1())
-
-
-def _keyed(nonce: bytes, text: str) -> bytes:
+def digest_id(nonce: bytes, text: str) -> bytes:
+    """Return the keyed digest of one id."""
     return hmac.digest(nonce, text.encode(errors="surrogatepass"), "sha256")
 
 
-def _blinded(secret: EllipticCurvePrivateKey, nonce: bytes, ids: Sequence[str]) -> dict[str, bytes]:
+def _blinded(own: IdBlinding, nonce: bytes, ids: Sequence[str]) -> dict[str, bytes]:
     sizes = _sizes(len(ids))
-    blinded = {_SAME: _product(secret, _points(_sample(nonce, ids, sizes[_SAME])))}
+    samples = {_SAME: _sample(nonce, ids, sizes[_SAME])}
     for form, (change, _) in _CAUSES.items():
-        alike = _sample(nonce + form.encode(), [change(each) for each in ids], sizes[form])
-        blinded[form] = _product(secret, _points(alike))
-    return blinded
+        samples[form] = _sample(nonce + form.encode(), [change(each) for each in ids], sizes[form])
+    return {form: b"".join(sorted(own.blind(digests))) for form, digests in samples.items()}
 
 
 def _sample(nonce: bytes, texts: Sequence[str], size: int) -> list[bytes]:
@@ -155,61 +143,29 @@ def _sample(nonce: bytes, texts: Sequence[str], size: int) -> list[bytes]:
     seen, digests = Counter[str](), []
     for text in texts:
         seen[text] += 1
-        digests.append(_keyed(nonce, f"{seen[text]} {text}"))
+        digests.append(digest_id(nonce, f"{seen[text]} {text}"))
     return heapq.nsmallest(size, digests)
 
 
-def _points(digests: Sequence[bytes]) -> Iterator[EllipticCurvePublicKey]:
-    """Yield a point for each digest: that of the first hash of digest and counter that is one's first coordinate."""
-    for digest in digests:
-        counter = 0
-        while (point := _point(hashlib.sha256(digest + bytes([counter])).digest())) is None:
-            counter += 1
-        yield point
-
-
-def _point(first: bytes) -> EllipticCurvePublicKey | None:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    try:
-        return ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), b"\x02" + first)
-    except ValueError:
-        return None
-
-
-def _product(secret: EllipticCurvePrivateKey, points: Iterable[EllipticCurvePublicKey]) -> bytes:
-    """Return the first coordinates of the multiplied points, sorted."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    return b"".join(sorted(secret.exchange(ec.ECDH(), point) for point in points))
-
-
-def _again(peer: str, secret: EllipticCurvePrivateKey, received: BlindedRowIds, rows: int) -> dict[str, bytes]:
-    """Return the points of a peer with so many rows multiplied by the own secret, too."""
+def _again(peer: str, own: IdBlinding, received: BlindedRowIds, rows: int) -> dict[str, bytes]:
+    """Return the points of a peer with so many rows, blinded by this party too."""
     if not _fits(received.points, rows):
         raise _no_points(peer, BlindedRowIds)
-    again = {}
-    for form, content in received.points.items():
-        points = [_point(first) for first in _split(content)]
-        if None in points:
-            raise _no_points(peer, BlindedRowIds)
-        again[form] = _product(secret, filter(None, points))
-    return again
+    try:
+        return {form: b"".join(sorted(own.blind_again(points))) for form, points in received.points.items()}
+    except ValueError as error:
+        raise _no_points(peer, BlindedRowIds) from error
 
 
 def _fits(points: Mapping[str, bytes], rows: int) -> bool:
     """Return whether there are as many points as a party with so many rows sends."""
     return {form: len(content) for form, content in points.items()} == {
-        form: size * _POINT for form, size in _sizes(rows).items()
+        form: size * POINT for form, size in _sizes(rows).items()
     }
 
 
-def _split(points: bytes) -> list[bytes]:
-    return [points[at : at + _POINT] for at in range(0, len(points), _POINT)]
-
-
 def _common(one: bytes, other: bytes) -> int:
-    return (Counter(_split(one)) & Counter(_split(other))).total()
+    return (Counter(split_points(one)) & Counter(split_points(other))).total()
 
 
 def _no_points(peer: str, kind: type[Message]) -> PeerError:

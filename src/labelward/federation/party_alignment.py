@@ -1,0 +1,82 @@
+"""One party of an alignment over a network: a table with those of its own rows that all parties have."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from labelward.data.tables import read_ids, read_table
+from labelward.errors import JobError
+from labelward.federation.party_run import Join, Log, require_party, run_until_complete
+from labelward.federation.session import FederationSession
+from labelward.job import Job
+from labelward.party.alignment import Positions, align_active, align_passive, alignment_topology
+from labelward.party.context import Context, Progress, no_progress
+from labelward.party.handshake import RowMasks
+from labelward.party.transcript import Transcript
+from labelward.runs.secure_files import atomic_write
+from labelward.transport.base import Transport
+
+
+def align_as_party(
+    job: Job,
+    party: str,
+    table: Path,
+    out: Path,
+    *,
+    join: Join,
+    log: Log,
+    progress: Progress = no_progress,
+    most: int = 10_000_000,
+) -> tuple[int, int]:
+    """Take part in an alignment as one party; return the numbers of common rows and of the table's rows.
+
+    Every party brings a table with an id column, and gets its own rows whose ids all parties have, sorted by id. What
+    parties learn of each other, :mod:`labelward.party.alignment` says.
+
+    Args:
+        job: with a ``[network]`` section; of everything else only parties and id column matter.
+        party: its name in the job.
+        table: with all columns that the party may need, none of which leaves it.
+        out: the Parquet file to write: the common rows with all columns, as they were read.
+        most: ids that another party may bring.
+
+    Raises:
+        JobError: no such party, no network, or no id column is named.
+        DataError: the table cannot be read, or ids are missing or repeated.
+        HandshakeError: no id is at all parties; says how many a peer has, and the likely cause.
+        PeerError: a peer was away for too long, failed, or sent what cannot be.
+        OutputError: the file cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    require_party(job, party)
+    section = job.party(party)
+    keys, column = (job.data, job.data.id) if section.table is None else (section, section.id)
+    if column is None:
+        raise JobError("required to align rows: the column of row ids", code="missing", field="[data] id")
+    rows = read_table(table, text=[column, *keys.text, *keys.hashed], form=keys.form)
+    ids = read_ids(rows, column, f"party {party!r}, table {str(table)!r}").tolist()
+    topology = alignment_topology(*(each.name for each in job.parties))
+    session = FederationSession(topology=topology, masks=RowMasks.in_order(0, 0, 0))
+    found: list[Positions] = []
+
+    def context(transport: Transport) -> Context:
+        transcript = Transcript(session.header(party))
+        return session.context(transport, transcript, timeout=job.connection().silence, progress=progress)
+
+    def live(ctx: Context) -> None:
+        session.handshake(ctx)
+        align = align_active if party == session.coordinator else align_passive
+        found[:] = [align(ctx, ids, most)]
+
+    network, _ = join(job, party, "align", log)
+    with closing(network):
+        run_until_complete(network, context, live, log)
+    (common,) = found
+    chosen = sorted(common.tolist(), key=ids.__getitem__)
+    with atomic_write(out) as file:
+        pq.write_table(rows.take(pa.array(chosen)), file)
+    log("aligned", {"rows": len(chosen), "of": len(ids)})
+    return len(chosen), len(ids)

@@ -1,0 +1,314 @@
+"""Alignment: the common rows exactly, and what messages tell nobody; who deviates is named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gmpy2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_conversation import Program, errors_of
+
+from blames import blamed
+from labelward.errors import HandshakeError, PeerDisagreementError
+from labelward.messages.alignment import (
+    AlignmentAnswers,
+    AlignmentPoints,
+    AlignmentStart,
+    CommonRows,
+    CommonRowsDigest,
+)
+from labelward.messages.base import Message, RowMask
+from labelward.party import alignment
+from labelward.party.alignment import align_active, align_passive, alignment_topology
+from labelward.party.context import Context
+from labelward.party.id_blinding import POINT, IdBlinding, split_points
+from labelward.party.in_process import run_parties
+from labelward.party.row_ids import bound, digest_id, digest_ids
+from labelward.party.transcript import Header, Transcript
+from labelward.party.view import View
+from labelward.rng import SecureRandom
+from labelward.transport.base import Transport
+
+STEP = (0,)
+MOST = 1000
+NONCE = bytes(32)
+Tables = Mapping[str, Sequence[str]]
+
+
+def context(end: Transport, names: tuple[str, ...], timeout: float = 30.0, seed: int | None = None) -> Context:
+    header = Header(1, "test", end.party, "", tuple(n for n in names if n != end.party), (0, 0), "none", 0, (), {})
+    return Context(
+        end,
+        topology=alignment_topology(*names),
+        transcript=Transcript(header),
+        seed=1,
+        timeout=timeout,
+        protection=SecureRandom(seed),
+    )
+
+
+def program(names: tuple[str, ...], party: str, ids: Sequence[str], most: int = MOST) -> Program:
+    return lambda ctx: (align_active if party == names[0] else align_passive)(ctx, ids, most)
+
+
+def align(tables: Tables, seed: int | None = None) -> tuple[dict[str, list[str]], dict[str, View]]:
+    """Return the common ids as each party has them, and the views."""
+    names, contexts = tuple(tables), dict[str, Context]()
+
+    def keep(end: Transport) -> Context:
+        contexts[end.party] = context(end, names, seed=seed)
+        return contexts[end.party]
+
+    found = run_parties({name: (keep, program(names, name, ids)) for name, ids in tables.items()})
+    views = {name: View(ctx.transcript.header, ctx.transcript.entries) for name, ctx in contexts.items()}
+    return {name: [tables[name][at] for at in found[name].tolist()] for name in names}, views
+
+
+def received(view: View, kind: type[Message]) -> list[Any]:
+    return [each.message for each in view.received(kind)]
+
+
+def points_of(view: View) -> set[bytes]:
+    """Return all points that a party was sent."""
+    messages = received(view, AlignmentPoints) + received(view, AlignmentAnswers)
+    return {point for each in messages for point in split_points(each.points)}
+
+
+# -- the result --------------------------------------------------------------------------------------------------------
+
+
+def tables(parties: int) -> st.SearchStrategy[list[list[str]]]:
+    names = st.text("abc é", min_size=0, max_size=3)
+    return st.lists(st.lists(names, min_size=1, max_size=12, unique=True), min_size=parties, max_size=parties)
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_all_parties_have_the_intersection(parties: int, data: st.DataObject) -> None:
+    """In blocks of four ids, some of which only one party has; in the order of each table."""
+    lists = [["common", *each] for each in data.draw(tables(parties))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alignment, "_BLOCK", 4)
+        found, _ = align(dict(zip(("active", "left", "right"), lists, strict=False)))
+    common = set.intersection(*map(set, lists))
+    for own, ids in zip(lists, found.values(), strict=True):
+        assert ids == [each for each in own if each in common]
+
+
+def test_no_common_id() -> None:
+    """The parties hear how many ids differ and why, as before a training; a third one hears that it is over."""
+    names = ("active", "left", "right")
+    mine = [f"{row:05d}" for row in range(60)]
+    own = {"active": mine, "left": mine[:50], "right": [str(row) for row in range(60)]}
+    raised = errors_of({name: program(names, name, own[name]) for name in names}, make=context)
+    assert isinstance(raised["active"], HandshakeError)
+    assert raised["active"].value["only"] == {"active": 60, "right": 60}
+    assert raised["active"].value["cause"] == "zeros"
+    assert isinstance(raised["right"], PeerDisagreementError)
+    assert isinstance(raised["left"], PeerDisagreementError)
+
+
+# -- what the messages tell --------------------------------------------------------------------------------------------
+
+
+def test_points_are_matched_with_no_list_of_ids() -> None:
+    """Whoever lists all ids there may be, with the nonce, finds none of the points; were they not blinded, all."""
+    own = {"active": [f"c{row}" for row in range(40)], "left": [f"c{row}" for row in range(20, 60)]}
+
+    def matched() -> dict[str, int]:
+        _, views = align(own)
+        (nonce,) = (each.nonce for each in received(views["left"], AlignmentStart))
+        listed = _unblinded(IdBlinding(NONCE), [digest_id(nonce, f"c{row}") for row in range(60)])
+        return {name: len(points_of(view) & set(listed)) for name, view in views.items()}
+
+    assert matched() == {"active": 0, "left": 0}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(IdBlinding, "blind", _unblinded)
+        patch.setattr(IdBlinding, "blind_again", lambda self, points: list(split_points(points)))
+        assert matched() == {"active": 60, "left": 40}  # the active party has the points of both
+
+
+def _unblinded(self: IdBlinding, digests: Any) -> list[bytes]:
+    """Return the points of ids before the secret."""
+    from labelward.party.id_blinding import _hashed
+
+    return [_hashed(digest) for digest in digests]
+
+
+def test_every_point_is_on_the_curve() -> None:
+    """A point on the twist would tell a bit of its id's hash, since products stay there."""
+    digests = [os.urandom(32) for _ in range(200)]
+    blinding = IdBlinding(os.urandom(POINT))
+    for point in (*_unblinded(blinding, digests), *blinding.blind(digests)):
+        assert _on_curve(point)
+
+
+def _on_curve(point: bytes) -> bool:
+    prime, u = 2**255 - 19, int.from_bytes(point, "little")
+    return u < prime and bool(gmpy2.jacobi(u**3 + 486662 * u**2 + u, prime) == 1)
+
+
+def test_blindings_commute() -> None:
+    one, other = IdBlinding(os.urandom(POINT)), IdBlinding(os.urandom(POINT))
+    digests = [os.urandom(32) for _ in range(20)]
+    assert other.blind_again(b"".join(one.blind(digests))) == one.blind_again(b"".join(other.blind(digests)))
+
+
+def test_the_order_of_a_table_is_told_nobody() -> None:
+    """Of 40 ids the first 20 are common, in tables sorted so: among the first 20 that are told there are 10 ± 5 sd."""
+    ids = [f"c{row:02d}" for row in range(40)]
+    firsts = []
+    for _ in range(30):
+        _, views = align({"active": ids[:20], "left": ids})
+        (told,) = received(views["left"], CommonRows)
+        firsts.append(int(told.rows.unpack(40)[:20].sum()))
+    deviation = np.sqrt(20 * 0.25 * 20 / 39)  # of one hypergeometric draw
+    assert abs(np.mean(firsts) - 10) < 5 * deviation / np.sqrt(30)
+    assert len(set(firsts)) > 1
+
+
+def test_a_passive_party_is_told_nothing_of_others() -> None:
+    """With the active party's randomness fixed, ids of a third party change nothing that it sends, but for common ones.
+
+    Neither do labels, which no program of an alignment is given.
+    """
+    ids = [f"c{row}" for row in range(12)]
+
+    def told(third: Sequence[str]) -> list[Any]:
+        _, views = align({"active": ids, "left": ids[3:], "right": third}, seed=7)
+        view = views["left"]
+        return [received(view, kind) for kind in (AlignmentStart, AlignmentPoints, CommonRows)]
+
+    assert told(ids[:6]) == told([*ids[:6], "x", "y"]) == told(ids[3:6])
+    assert told(ids[:6]) != told(ids[:5])
+
+
+def test_ids_and_counts_in_messages() -> None:
+    """No id is in a message; a passive party's view holds the two counts, points, and which of its ids are common."""
+    own = {"active": ["patient-1", "patient-2"], "left": ["patient-2", "patient-3"]}
+    _, views = align(own)
+    for view in views.values():
+        assert not any(b"patient" in entry.payload for entry in view.entries())
+    counts = {name for kind, name in views["left"].counts() if kind == "received"}
+    assert counts == {"AlignmentStart", "AlignmentPoints", "CommonRows"}
+    assert {name for kind, name in views["active"].counts() if kind == "received"} == {
+        "AlignmentStart",
+        "AlignmentPoints",
+        "AlignmentAnswers",
+        "CommonRowsDigest",
+    }
+
+
+# -- parties that deviate ----------------------------------------------------------------------------------------------
+
+TWIST = (2).to_bytes(POINT, "little")
+"""First coordinate of a point of the twist."""
+LARGE = (2**255 - 19 + 9).to_bytes(POINT, "little")
+"""The base point's coordinate, not reduced."""
+
+
+def test_the_points_of_these_tests() -> None:
+    assert not _on_curve(TWIST)
+    assert _on_curve((9).to_bytes(POINT, "little"))
+
+
+SMALL = 39382357235489614581723060781553021112529911719440698176882885853963445705823
+"""First coordinate of a point of order 8."""
+
+
+@pytest.mark.parametrize("point", [TWIST, LARGE, bytes(POINT), SMALL.to_bytes(POINT, "little"), b"\xff" * POINT])
+def test_points_that_are_none(point: bytes) -> None:
+    """On the twist, not reduced, of small order."""
+    good = IdBlinding(os.urandom(POINT)).blind([b"id"])
+    with pytest.raises(ValueError, match=r"curve|key"):
+        IdBlinding(os.urandom(POINT)).blind_again(good[0] + point)
+
+
+def lying_peer(
+    *, rows: int = 2, points: Callable[[bytes], bytes] = bytes, answers: Callable[[bytes], bytes] = bytes
+) -> Program:
+    """Return a passive party with the ids a and b that changes what it sends."""
+
+    def lie(ctx: Context) -> None:
+        start = ctx.recv("active", AlignmentStart, STEP)
+        ctx.send("active", AlignmentStart(rows, b""), STEP)
+        own = IdBlinding(bytes(range(32)))
+        blinded = own.blind([digest_id(start.nonce, each) for each in ("a", "b")])
+        ctx.send("active", AlignmentPoints(points(b"".join(blinded))), STEP)
+        theirs = ctx.recv("active", AlignmentPoints, STEP).points
+        ctx.send("active", AlignmentAnswers(answers(b"".join(own.blind_again(theirs)))), STEP)
+        ctx.recv("active", CommonRows, STEP)
+        ctx.send("active", CommonRowsDigest(bytes(32)), STEP)
+
+    return lie
+
+
+def swapped(points: bytes) -> bytes:
+    return points[POINT:] + points[:POINT]
+
+
+@pytest.mark.parametrize(
+    ("lie", "message", "value"),
+    [
+        (lying_peer(rows=0), "AlignmentStart", 0),
+        (lying_peer(rows=MOST + 1), "AlignmentStart", MOST + 1),
+        (lying_peer(points=lambda points: points[POINT:]), "AlignmentPoints", POINT),
+        (lying_peer(points=lambda points: TWIST + points[POINT:]), "AlignmentPoints", None),
+        (lying_peer(answers=lambda points: points + points[:POINT]), "AlignmentAnswers", 3 * POINT),
+        (lying_peer(answers=swapped), "CommonRowsDigest", None),
+        (lying_peer(), "CommonRowsDigest", None),
+    ],
+)
+def test_a_passive_party_that_lies(lie: Program, message: str, value: object) -> None:
+    names = ("active", "left")
+    raised = errors_of({"active": program(names, "active", ["a", "b"]), "left": lie}, make=context)
+    with blamed("left", "peer-message", message=message, step=STEP, value=value):
+        raise raised["active"]
+
+
+def lying_coordinator(*, rows: int = 2, nonce: bytes = NONCE, told: RowMask, digest: Sequence[str] = ()) -> Program:
+    """Return an active party with the ids a and b that changes what it sends."""
+
+    def lie(ctx: Context) -> None:
+        ctx.send("left", AlignmentStart(rows, nonce), STEP)
+        ctx.recv("left", AlignmentStart, STEP)
+        own = IdBlinding(bytes(range(32)))
+        ctx.send("left", AlignmentPoints(b"".join(own.blind([digest_id(nonce, each) for each in ("a", "b")]))), STEP)
+        ctx.recv("left", AlignmentAnswers, STEP)
+        ctx.send("left", CommonRows(told, bound(nonce, digest_ids(nonce, digest), "active")), STEP)
+        ctx.recv("left", CommonRowsDigest, STEP)
+
+    return lie
+
+
+ALL = RowMask.pack(np.ones(3, dtype=np.bool_))
+
+
+@pytest.mark.parametrize(
+    ("lie", "message", "code", "value"),
+    [
+        (lying_coordinator(rows=0, told=ALL), "AlignmentStart", "peer-message", 0),
+        (lying_coordinator(nonce=b"", told=ALL), "AlignmentStart", "peer-message", 0),
+        (lying_coordinator(rows=1, told=ALL), "AlignmentPoints", "peer-message", 2 * POINT),
+        (lying_coordinator(told=RowMask.pack(np.ones(4, dtype=np.bool_))), "CommonRows", "malformed", 4),
+        (lying_coordinator(told=ALL, digest=["a", "b"]), "CommonRows", "peer-message", None),
+    ],
+)
+def test_an_active_party_that_lies(lie: Program, message: str, code: Any, value: object) -> None:
+    """It says that c, which it does not have, is common, too."""
+    names = ("active", "left")
+    raised = errors_of({"active": lie, "left": program(names, "left", ["a", "b", "c"])}, make=context)
+    with blamed("active", code, message=message, step=STEP, value=value):
+        raise raised["left"]
+
+
+def test_passive_parties_do_not_talk() -> None:
+    topology = alignment_topology("active", "left", "right")
+    assert topology.messages("left", "right") == frozenset()
+    assert not topology.partners("left")
