@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from labelward.data import load_dataset, load_tables
 from labelward.errors import DataError, FileFormatError, JobError, OutputError
 from labelward.federation.components import with_defaults
 from labelward.leakage import stored_views
+from labelward.leakage.stored_columns import score_stored_columns
 from labelward.leakage.stored_guesses import read_guess, score_guess, write_guess
 from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_models
 from labelward.party.transcript import Transcript
@@ -30,6 +32,9 @@ from refusals import refused
 from standing import listed
 
 Finished = tuple[Path, list[ResultRow]]
+Reader = Callable[[Path], object]
+READERS = (read_guess, lambda path: score_stored_columns(path, path.with_name("truth.csv"), "telco"))
+"""What reads guesses in files, of labels and of columns."""
 
 ATTACK = """
 import sys
@@ -347,27 +352,36 @@ class TestBadInput:
             score_guess(guess, table, label="lable")
         assert "'label'?" in caught.value.reason
 
+    @pytest.mark.parametrize("read", READERS)
     @pytest.mark.parametrize("content", [b"", b"PAR1 nonsense", None])
-    def test_no_guess(self, content: bytes | None, tmp_path: Path) -> None:
+    def test_no_guess(self, content: bytes | None, read: Reader, tmp_path: Path) -> None:
         path = tmp_path / "guess.parquet"
         if content is not None:
             path.write_bytes(content)
         with refused(FileFormatError, "not-found" if content is None else "unreadable", field=str(path)):
-            read_guess(path)
+            read(path)
 
+    @pytest.mark.parametrize("read", READERS)
     @pytest.mark.parametrize("metadata", [None, {b"labelward": b"{"}, {b"labelward": b"[]"}])
-    def test_a_table_that_is_no_guess(self, metadata: dict[bytes, bytes] | None, tmp_path: Path) -> None:
+    def test_a_table_that_is_no_guess(self, metadata: dict[bytes, bytes] | None, read: Reader, tmp_path: Path) -> None:
         path = tmp_path / "guess.parquet"
         pq.write_table(pa.table({"id": ["a"], "guess": [1]}).replace_schema_metadata(metadata), path)
         with refused(FileFormatError, "foreign", field=str(path)):
-            read_guess(path)
+            read(path)
 
-    def test_a_later_format(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("read", READERS)
+    def test_a_later_format(self, read: Reader, tmp_path: Path) -> None:
         path = tmp_path / "guess.parquet"
         metadata = {b"labelward": b'{"format": 2, "party": "a", "seed": 1}'}
         pq.write_table(pa.table({"id": ["a"], "guess": [1]}).replace_schema_metadata(metadata), path)
         with refused(FileFormatError, "format-version", field=str(tmp_path / "guess.parquet"), value=2):
-            read_guess(path)
+            read(path)
+
+    def test_a_guess_of_labels_has_no_columns(self, tmp_path: Path) -> None:
+        path = tmp_path / "guess.parquet"
+        write_guess(path, ["a"], LabelGuess(values=np.array([1])), {"party": "a", "seed": 1})
+        with refused(FileFormatError, "foreign", field=str(path)):
+            score_stored_columns(path, tmp_path / "truth.csv", "telco")
 
     def test_a_guess_cannot_be_written(self, tmp_path: Path) -> None:
         with refused(OutputError, "unwritable", field=str(tmp_path / "no" / "g.parquet")):

@@ -7,8 +7,9 @@ the kind ``"columns"``, and what the cells contain.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from labelward.errors import DataError, FileFormatError
 from labelward.leakage.attributes import value_numbers
 from labelward.leakage.column_scores import score_columns
 
+FORMAT = 1
 METADATA = b"labelward"
 
 
@@ -34,8 +36,43 @@ def guess_table(ids: Sequence[str], guess: ColumnGuess, about: Mapping[str, Any]
         columns |= {f"{party}/{at}/by_splits": pa.array(column, from_pandas=True) for at, column in enumerate(cells.T)}
     for (party, column), scores in guess.scores.items():
         columns[f"{party}/{column}/scores"] = pa.array(list(scores), pa.list_(pa.float64(), scores.shape[1]))
-    text = json.dumps({**about, "kind": "columns", "cells": guess.kind, "notes": guess.notes})
+    text = json.dumps({"format": FORMAT, **about, "kind": "columns", "cells": guess.kind, "notes": guess.notes})
     return pa.table(columns).replace_schema_metadata({METADATA: text})
+
+
+def open_guess(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """Return the table of a stored guess of any kind, and its metadata.
+
+    Raises:
+        FileFormatError: the file is missing, damaged, not a guess, or of another format version.
+    """
+    if not path.is_file():
+        raise FileFormatError("no such file; labelward attack writes guesses", code="not-found", field=str(path))
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        reason = f"is not the output of labelward attack ({' '.join(str(error).split())})"
+        raise FileFormatError(reason, code="unreadable", field=str(path)) from error
+    with guess_errors(path):
+        about = json.loads((table.schema.metadata or {})[METADATA])
+        version = about["format"]
+    if version != FORMAT:
+        raise FileFormatError(
+            f"a guess of format {version!r}; this version reads format {FORMAT}",
+            code="format-version",
+            field=str(path),
+            value=version,
+        )
+    return table, about
+
+
+@contextlib.contextmanager
+def guess_errors(path: Path) -> Iterator[None]:
+    """Convert what a file lacks to a :class:`~labelward.errors.FileFormatError`: it is no guess."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        raise FileFormatError(f"not a guess of labelward attack ({error})", code="foreign", field=str(path)) from error
 
 
 def rows_by_id(ids: Sequence[str], wanted: Sequence[str], place: str) -> list[int]:
@@ -58,17 +95,12 @@ def score_stored_columns(guess: Path, truth: Path, party: str, *, id_column: str
         id_column: column of row ids; by default ``id``.
 
     Raises:
-        FileFormatError: the guess cannot be read, or is of labels.
+        FileFormatError: as :func:`open_guess`, or the guess is of labels.
         DataError: the table cannot be used, or lacks a row or column of the guess.
     """
-    try:
-        stored = pq.read_table(guess)
-        about = json.loads((stored.schema.metadata or {})[METADATA])
-        if about["kind"] != "columns":
-            raise FileFormatError("is a guess of labels, not of columns", code="foreign", field=str(guess))
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        reason = f"not a guess of labelward attack ({error})"
-        raise FileFormatError(reason, code="foreign", field=str(guess)) from error
+    stored, about = open_guess(guess)
+    if about.get("kind") != "columns":
+        raise FileFormatError("is a guess of labels, not of columns", code="foreign", field=str(guess))
     place, name = f"table {str(truth)!r}", id_column or "id"
     table = read_table(truth, text=[name])
     rows = rows_by_id(read_ids(table, name, place).tolist(), stored.column("id").to_pylist(), place)

@@ -24,14 +24,12 @@ from labelward.attacks.base import Attack, AuxiliaryKnowledge, ColumnGuess, Gues
 from labelward.data import read_table
 from labelward.data.labels import encode_labels, encode_regression_targets, quantile_edges
 from labelward.data.tables import row_ids
-from labelward.errors import DataError, FileFormatError, JobError
+from labelward.errors import DataError, JobError
 from labelward.federation.components import make_attack
 from labelward.job import ComponentSpec
 from labelward.leakage.run_attack import score_label_guess, score_values
-from labelward.leakage.stored_columns import METADATA, guess_table
+from labelward.leakage.stored_columns import FORMAT, METADATA, guess_errors, guess_table, open_guess
 from labelward.runs.secure_files import atomic_write
-
-FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +83,7 @@ def write_guess(
     """
     if isinstance(guess, ColumnGuess):
         with atomic_write(path) as file:
-            pq.write_table(guess_table(ids, guess, {"format": FORMAT, **about}), file)
+            pq.write_table(guess_table(ids, guess, about), file)
         return
     details = {"notes": guess.notes, **guess.known_rows, "names": list(names)}
     text = json.dumps({"format": FORMAT, "kind": guess.kind, **about, **details})
@@ -105,28 +103,10 @@ def read_guess(path: Path) -> StoredGuess:
     """Read a guess.
 
     Raises:
-        FileFormatError: the file is missing, damaged, not a guess, or of another format version.
+        FileFormatError: as :func:`~labelward.leakage.stored_columns.open_guess`.
     """
-    if not path.is_file():
-        raise FileFormatError("no such file; labelward attack writes guesses", code="not-found", field=str(path))
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise FileFormatError(
-            f"is not the output of labelward attack ({' '.join(str(error).split())})",
-            code="unreadable",
-            field=str(path),
-        ) from error
-    try:
-        about = json.loads((table.schema.metadata or {})[METADATA])
-        version = about["format"]
-        if version != FORMAT:
-            raise FileFormatError(
-                f"a guess of format {version!r}; this version reads format {FORMAT}",
-                code="format-version",
-                field=str(path),
-                value=version,
-            )
+    table, about = open_guess(path)
+    with guess_errors(path):
         values = table.column("guess").cast(pa.int64()).to_numpy().astype(np.int64)
         ids = tuple(table.column("id").cast(pa.string()).to_pylist())
         kind, known, scores = str(about["kind"]), None, None
@@ -145,8 +125,6 @@ def read_guess(path: Path) -> StoredGuess:
             known=known,
             names=tuple(about["names"]),
         )
-    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
-        raise FileFormatError(f"not a guess of labelward attack ({error})", code="foreign", field=str(path)) from error
 
 
 def score_guess(
