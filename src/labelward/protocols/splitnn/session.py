@@ -26,6 +26,7 @@ from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.active import TrainingSetup, train_active_net
 from labelward.protocols.splitnn.behavior import Behavior, Honest
 from labelward.protocols.splitnn.bottom_model import (
+    BottomModel,
     TrainableModule,
     copy_user_module,
     device_of,
@@ -136,52 +137,16 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
         PeerError: a peer failed.
         PolicyError: a policy cannot act.
     """
-    params, rows = task.params, inputs.rows
+    params, rows, number = task.params, inputs.rows, task.agreed.resume
     check_rows(params, rows, inputs.validation)
-    if len(labels.values) != len(inputs.train):
-        raise JobError(
-            f"{len(labels.values)} labels for {len(inputs.train)} training and validation rows",
-            code="rows",
-            value=len(labels.values),
-        )
-    classes, width = objective_of(params, labels, rows).classes, int(np.prod(inputs.shape))
-    setup = net_policy_context(
-        params,
-        classes=classes,
-        rows=rows,
-        active_columns=width,
-        passive=ctx.peers,
-        validation=inputs.validation,
-        unaligned=inputs.unaligned is not None,
-        policies=ctx.policies.policies,
-    )
-    check_hooks(ctx.policies.policies, VISITED, setup, elsewhere={"passive": VISITED_PASSIVE})
-    _begin(ctx, setup, task.agreed.resume)
-    number, saved = task.agreed.resume, None
-    if number is not None:
-        saved, _ = ctx.checkpoints.load(number, ActiveState)
+    _begin(ctx, _active_setup(ctx, params, inputs, labels), number)
+    saved = None if number is None else ctx.checkpoints.load(number, ActiveState)[0]
     targets = saved.targets if saved else decide_targets(ctx, params, inputs, labels)
     labels = targets.known(labels) if targets else labels
     objective = objective_of(params, labels, rows)
-    wanted, model = params.bottom_outputs(objective.outputs), saved.model if saved else ctx.protection.bytes(8).hex()
+    model = saved.model if saved else ctx.protection.bytes(8).hex()
     ctx.checkpoints.name_model(model, number)
-    for peer in ctx.peers:
-        ctx.expect(peer, DESCRIBED)
-        ctx.send(peer, NetStart(model, wanted), _STEP)
-    bottom = None
-    if width and params.active_bottom:
-        bottom = make_bottom(
-            ctx.party, inputs, params, wanted, start=start_key(ctx.private, ctx.seed, ctx.party, "bottom")
-        )
-    sizes = {peer: _size(ctx, peer, wanted) for peer in ctx.peers}
-    for peer, size in sizes.items():
-        ctx.expect(peer, _largest_message(params, size))
-    if bottom is None and not sizes:
-        raise JobError(
-            f"party {ctx.party!r} has no columns in the network, and there is no other party",
-            code="columns",
-            value=ctx.party,
-        )
+    bottom, sizes = _agree_on_bottoms(ctx, params, inputs, NetStart(model, params.bottom_outputs(objective.outputs)))
     top = make_top(ctx, params, inputs, objective, ([bottom.outputs] if bottom else []) + list(sizes.values()))
     local = targets.local if targets else None
     own = local.logits(params, inputs.train[rows:], inputs.bottom) if local else None
@@ -219,6 +184,53 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
     with ctx.phase("predict"):
         outputs = predict_active_net(ctx, share, inputs.test, bottom=inputs.bottom, top=inputs.top)
     return ActiveNetResult(share=share, outputs=outputs, history=trained.history)
+
+
+def _active_setup(ctx: Context, params: SplitNet, inputs: NetInputs, labels: NetLabels) -> PolicyContext:
+    """Return what the active party's policies are told; refuse labels, and policies, that do not fit."""
+    if len(labels.values) != len(inputs.train):
+        raise JobError(
+            f"{len(labels.values)} labels for {len(inputs.train)} training and validation rows",
+            code="rows",
+            value=len(labels.values),
+        )
+    setup = net_policy_context(
+        params,
+        classes=objective_of(params, labels, inputs.rows).classes,
+        rows=inputs.rows,
+        active_columns=_columns(inputs),
+        passive=ctx.peers,
+        validation=inputs.validation,
+        unaligned=inputs.unaligned is not None,
+        policies=ctx.policies.policies,
+    )
+    check_hooks(ctx.policies.policies, VISITED, setup, elsewhere={"passive": VISITED_PASSIVE})
+    return setup
+
+
+def _columns(inputs: NetInputs) -> int:
+    """Return how many numbers a row has; 0 for a party without columns."""
+    return int(np.prod(inputs.shape))
+
+
+def _agree_on_bottoms(
+    ctx: Context, params: SplitNet, inputs: NetInputs, start: NetStart
+) -> tuple[BottomModel | None, dict[str, int]]:
+    """Tell the peers the size of an embedding; return the active party's own bottom model, if any, and their sizes."""
+    for peer in ctx.peers:
+        ctx.expect(peer, DESCRIBED)
+        ctx.send(peer, start, _STEP)
+    bottom = None
+    if _columns(inputs) and params.active_bottom:
+        drawn = start_key(ctx.private, ctx.seed, ctx.party, "bottom")
+        bottom = make_bottom(ctx.party, inputs, params, start.outputs, start=drawn)
+    sizes = {peer: _size(ctx, peer, start.outputs) for peer in ctx.peers}
+    for peer, size in sizes.items():
+        ctx.expect(peer, _largest_message(params, size))
+    if bottom is None and not sizes:
+        reason = f"party {ctx.party!r} has no columns in the network, and there is no other party"
+        raise JobError(reason, code="columns", value=ctx.party)
+    return bottom, sizes
 
 
 def _begin(ctx: Context, setup: PolicyContext, resume: int | None) -> None:
