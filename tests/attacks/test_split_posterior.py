@@ -206,7 +206,7 @@ def test_no_single_label_changes_what_is_told_of_the_sides(every: int) -> None:
 def test_what_is_told_of_the_sides_has_one_distribution_whatever_the_labels() -> None:
     """A two-sample test of the statistic that a stratified draw fixes: how many test rows have a given set of labels.
 
-    400 private seeds for each of two tables that differ in one label; Kolmogorov-Smirnov at the level .001. With sides
+    200 private seeds for each of two tables that differ in one label; Kolmogorov-Smirnov at the level .001. With sides
     stratified by label the number is the same for all seeds of one table and varies for the other.
     """
     from scipy.stats import ks_2samp
@@ -218,7 +218,7 @@ def test_what_is_told_of_the_sides_has_one_distribution_whatever_the_labels() ->
     samples = []
     for table in (labels, changed):
         numbers = []
-        for _ in range(400):
+        for _ in range(200):
             secret = PrivateSeed(rng.bytes(32))
             numbers.append(int(labels[made(table, secret).split.test].sum()))
         samples.append(numbers)

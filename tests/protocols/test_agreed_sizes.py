@@ -33,6 +33,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"kind": "pivot", "depth": 3, "bins": 16, "min_node_rows": 2},
     {"kind": "secureboost", "candidates": "all", "depth": 5, "row_fraction": 0.5},
 ]
+LONG = ("pivot", "pivodl")
+"""Kinds whose trainings under encryption take seconds."""
 HE = {"engine": "paillier", "bits": 512, "insecure": True, "workers": 1}
 
 
@@ -75,7 +77,7 @@ def arrived(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int | None]
             model,
             paillier,
             id=" ".join(map(str, model.values())) + ("-paillier" if paillier else "-plain"),
-            marks=pytest.mark.slow if paillier and len(model) > 1 else (),
+            marks=pytest.mark.slow if paillier and (len(model) > 1 or model["kind"] in LONG) else (),
         )
         for model in VARIANTS
         for paillier in (False, True)
