@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gmpy2
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_conversation import Program, errors_of
+from test_conversation import Program, errors_of, live
 
 from blames import blamed
 from labelward.errors import HandshakeError, PeerDisagreementError
@@ -23,7 +24,7 @@ from labelward.messages.alignment import (
     CommonRowsDigest,
 )
 from labelward.messages.base import Message, RowMask
-from labelward.party import alignment
+from labelward.party import alignment, id_blinding
 from labelward.party.alignment import align_active, align_passive, alignment_topology
 from labelward.party.context import Context
 from labelward.party.id_blinding import POINT, IdBlinding, split_points
@@ -32,6 +33,7 @@ from labelward.party.row_ids import bound, digest_id, digest_ids
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
 from labelward.rng import SecureRandom
+from labelward.runs.worker_process import worker_pool
 from labelward.transport.base import Transport
 
 STEP = (0,)
@@ -112,6 +114,33 @@ def test_no_common_id() -> None:
     assert raised["active"].value["cause"] == "zeros"
     assert isinstance(raised["right"], PeerDisagreementError)
     assert isinstance(raised["left"], PeerDisagreementError)
+
+
+@pytest.mark.slow
+def test_processes_share_the_work() -> None:
+    """The same points in the same order; a point that is none is found out in a process, too."""
+    secret, digests = os.urandom(POINT), [os.urandom(32) for _ in range(700)]
+    alone = IdBlinding(secret)
+    with worker_pool(2) as pool:
+        shared = IdBlinding(secret, pool)
+        assert shared.blind(digests) == alone.blind(digests)
+        points = b"".join(alone.blind(digests))
+        assert shared.blind_again(points) == alone.blind_again(points)
+        with pytest.raises(ValueError, match="curve"):
+            shared.blind_again(points + TWIST)
+
+
+@pytest.mark.parametrize(("least", "parts"), [(0, 8), (50, 0)])
+def test_small_tables_start_no_process(monkeypatch: pytest.MonkeyPatch, least: int, parts: int) -> None:
+    """Two parties with 20 ids each, in parts of 10: four lists of points of two parts each."""
+    monkeypatch.setattr(alignment, "_LEAST_SHARED", least)
+    monkeypatch.setattr(id_blinding, "_PART", 10)
+    ids, begun = [f"c{row}" for row in range(20)], list[int]()
+    with ThreadPoolExecutor(2) as pool:
+        monkeypatch.setattr(pool, "submit", lambda *task: (begun.append(1), ThreadPoolExecutor.submit(pool, *task))[1])
+        sides = {"active": align_active, "left": align_passive}
+        live({name: lambda ctx, run=run: run(ctx, ids, MOST, pool) for name, run in sides.items()}, make=context)
+    assert len(begun) == parts
 
 
 # -- what the messages tell --------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import MISSING, dataclass, replace
@@ -253,7 +252,6 @@ def make_engine(section: EncryptionSection, *, background: bool = False) -> Engi
     if section.engine == NullEngine.name:
         return NullEngine()
     _check_engine_name(section)
-    workers = section.workers or len(os.sched_getaffinity(0))
     limit = None if section.memory_limit is None else int(section.memory_limit)
     return _placed(
         "[encryption]",
@@ -261,7 +259,7 @@ def make_engine(section: EncryptionSection, *, background: bool = False) -> Engi
             engine,
             section.engine,
             parameters=section.engine_parameters,
-            workers=workers,
+            workers=section.processes,
             background=background,
             memory_limit=limit,
         ),

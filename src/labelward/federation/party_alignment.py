@@ -15,6 +15,7 @@ from labelward.party.context import Context, Progress, no_progress
 from labelward.party.handshake import RowMasks
 from labelward.party.transcript import Transcript
 from labelward.runs.secure_files import atomic_write
+from labelward.runs.worker_process import worker_pool
 from labelward.transport.base import Transport
 
 
@@ -35,7 +36,7 @@ def align_as_party(
     parties learn of each other, :mod:`labelward.party.alignment` says.
 
     Args:
-        job: with a ``[network]`` section; of everything else only parties and id column matter.
+        job: with a ``[network]`` section; of everything else only parties, id column and ``workers`` matter.
         party: its name in the job.
         table: with all columns that the party may need, none of which leaves it.
         out: the Parquet file to write: the common rows with all columns, as they were read.
@@ -66,13 +67,14 @@ def align_as_party(
         transcript = Transcript(session.header(party))
         return session.context(transport, transcript, timeout=job.connection().silence, progress=progress)
 
-    def live(ctx: Context) -> None:
-        session.handshake(ctx)
-        align = align_active if party == session.coordinator else align_passive
-        found[:] = [align(ctx, ids, most)]
-
+    align = align_active if party == session.coordinator else align_passive
     network, _ = join(job, party, "align", log)
-    with closing(network):
+    with closing(network), worker_pool(job.encryption.processes) as pool:
+
+        def live(ctx: Context) -> None:
+            session.handshake(ctx)
+            found[:] = [align(ctx, ids, most, pool)]
+
         run_until_complete(network, context, live, log)
     (common,) = found
     chosen = sorted(common.tolist(), key=ids.__getitem__)

@@ -7,6 +7,7 @@ A section is checked on construction, from a file or from Python, and raises
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal
@@ -390,6 +391,11 @@ class EncryptionSection(Parameters):
     """The engine's own, from the table ``[encryption.ENGINE]``; the engine checks them."""
     automatic: bool = field(default=False, compare=False)
     """Whether the job says ``auto`` and :func:`labelward.federation.components.with_defaults` chose the engine."""
+
+    @property
+    def processes(self) -> int:
+        """Number of processes for heavy arithmetic."""
+        return self.workers or len(os.sched_getaffinity(0))
 
     def check_parameters(self) -> None:
         """Refuse an engine or a key that protects nothing, unless that was asked for."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final, TypeAlias
@@ -42,6 +43,7 @@ from labelward.party.row_ids import answer_refusal, bound, digest_id, digest_ids
 from labelward.rng import keyed
 
 _BLOCK: Final = 4096  # ids of a message: a third of a second
+_LEAST_SHARED: Final = 50_000  # ids of all parties: some seconds of work
 _NONCE: Final = 32
 _STEP = (0,)
 _TO_ACTIVE: Final = (AlignmentStart, AlignmentPoints, AlignmentAnswers, CommonRowsDigest)
@@ -58,30 +60,33 @@ def alignment_topology(active: str, *passive: str) -> Topology:
     return Topology.star(active, *passive, roles=roles)
 
 
-def align_active(ctx: Context, ids: Sequence[str], most: int) -> Positions:
+def align_active(ctx: Context, ids: Sequence[str], most: int, pool: Executor | None = None) -> Positions:
     """Run the active party's side of an alignment; return the positions of the ids that all parties have, ascending.
 
     Args:
         ids: of this party's rows, each once.
         most: ids that a peer may bring.
+        pool: processes that share the work on large tables; None: this one does it alone.
 
     Raises:
         HandshakeError: no id is at all parties; says how many a peer has, and the likely cause.
         PeerError: a peer failed, brings too many ids, sent what is no point, or has other common ids.
     """
-    own = _BlindedIds.drawn(ctx, ids, ctx.protection.bytes(_NONCE))
+    nonce = ctx.protection.bytes(_NONCE)
     for peer in ctx.peers:
         ctx.expect(peer, 0)
-        ctx.send(peer, AlignmentStart(len(ids), own.nonce), _STEP)
+        ctx.send(peer, AlignmentStart(len(ids), nonce), _STEP)
     comparisons = [_Comparison(peer, _stated(peer, ctx.recv(peer, AlignmentStart, _STEP), most)) for peer in ctx.peers]
-    for number in range(_blocks(len(ids), *(each.rows for each in comparisons))):
+    sizes = (len(ids), *(each.rows for each in comparisons))
+    own = _BlindedIds.drawn(ctx, ids, nonce, _pool_for(sizes, pool))
+    for number in range(_blocks(*sizes)):
         points = own.block(number)
         for each in comparisons:
             if points:
                 ctx.send(each.peer, AlignmentPoints(b"".join(points)), (number,))
         for each in comparisons:
             each.receive(ctx, own, number, len(points))
-        ctx.progress("ids", *_done(number, len(ids), *(each.rows for each in comparisons)))
+        ctx.progress("ids", *_done(number, *sizes))
     found = {each.peer: each.common() for each in comparisons}
     common = reduce(np.intersect1d, (mine for mine, _ in found.values()))
     if not len(common):
@@ -102,14 +107,14 @@ def align_active(ctx: Context, ids: Sequence[str], most: int) -> Positions:
     return chosen
 
 
-def align_passive(ctx: Context, ids: Sequence[str], most: int) -> Positions:
+def align_passive(ctx: Context, ids: Sequence[str], most: int, pool: Executor | None = None) -> Positions:
     """Run a passive party's side of an alignment; arguments, result and errors as for :func:`align_active`."""
     ctx.expect(ctx.active, HEAD + len(ids) // 8)
     start = ctx.recv(ctx.active, AlignmentStart, _STEP)
     rows = _stated(ctx.active, start, most)
     if len(start.nonce) != _NONCE:
         raise wrong_message(ctx.active, "AlignmentStart", "has no key for digests", _STEP, value=len(start.nonce))
-    own = _BlindedIds.drawn(ctx, ids, start.nonce)
+    own = _BlindedIds.drawn(ctx, ids, start.nonce, _pool_for((len(ids), rows), pool))
     ctx.send(ctx.active, AlignmentStart(len(ids), b""), _STEP)
     for number in range(_blocks(len(ids), rows)):
         if points := own.block(number):
@@ -145,10 +150,10 @@ class _BlindedIds:
     blinding: IdBlinding
 
     @classmethod
-    def drawn(cls, ctx: Context, ids: Sequence[str], nonce: bytes) -> _BlindedIds:
+    def drawn(cls, ctx: Context, ids: Sequence[str], nonce: bytes, pool: Executor | None) -> _BlindedIds:
         """Draw order and secret from the system's randomness."""
         order = keyed(ctx.protection.bytes(32)).permutation(len(ids))
-        return cls(ids=ids, nonce=nonce, order=order, blinding=IdBlinding(ctx.protection.bytes(POINT)))
+        return cls(ids=ids, nonce=nonce, order=order, blinding=IdBlinding(ctx.protection.bytes(POINT), pool))
 
     def block(self, number: int) -> list[bytes]:
         """Return the points of a block; none behind the last one."""
@@ -228,6 +233,11 @@ def _stated(peer: str, start: AlignmentStart, most: int) -> int:
 
 def _digest_common(nonce: bytes, ids: Sequence[str], chosen: Positions) -> bytes:
     return digest_ids(nonce, sorted(ids[position] for position in chosen.tolist()))
+
+
+def _pool_for(sizes: Sequence[int], pool: Executor | None) -> Executor | None:
+    """Return the pool where its processes are worth their start."""
+    return pool if sum(sizes) >= _LEAST_SHARED else None
 
 
 def _blocks(*rows: int) -> int:

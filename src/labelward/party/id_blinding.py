@@ -15,11 +15,15 @@ secret modulo 8 and points of small order, which give 0, are found out.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 
 POINT: Final = 32
 """Bytes of a point."""
+_PART: Final = 256
+"""Points that a process multiplies at once."""
 _PRIME: Final = 2**255 - 19
 _COEFFICIENT: Final = 486662  # of Montgomery's form: v² = u³ + 486662 u² + u
 
@@ -29,16 +33,15 @@ class IdBlinding:
 
     Args:
         secret: 32 random bytes.
+        pool: processes that multiply; None: this one does.
     """
 
-    def __init__(self, secret: bytes) -> None:
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-        self._key = X25519PrivateKey.from_private_bytes(secret)
+    def __init__(self, secret: bytes, pool: Executor | None = None) -> None:
+        self._secret, self._pool = secret, pool
 
     def blind(self, digests: Iterable[bytes]) -> list[bytes]:
         """Return the blinded points of ids that are given by their digests, in the same order."""
-        return [self._times(_hashed(digest)) for digest in digests]
+        return self._share(_blind, list(digests))
 
     def blind_again(self, points: bytes) -> list[bytes]:
         """Return points that another party blinded, blinded by this one too, in the same order.
@@ -46,15 +49,30 @@ class IdBlinding:
         Raises:
             ValueError: a point is not on the curve, or is of small order.
         """
-        received = list(split_points(points))
-        if not all(map(_is_point, received)):
-            raise ValueError("not on the curve")
-        return [self._times(point) for point in received]
+        return self._share(_blind_again, list(split_points(points)))
 
-    def _times(self, point: bytes) -> bytes:
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+    def _share(self, work: Callable[[bytes, Sequence[bytes]], list[bytes]], items: Sequence[bytes]) -> list[bytes]:
+        if self._pool is None:
+            return work(self._secret, items)
+        parts = [items[at : at + _PART] for at in range(0, len(items), _PART)]
+        return [point for part in self._pool.map(partial(work, self._secret), parts) for point in part]
 
-        return self._key.exchange(X25519PublicKey.from_public_bytes(point))
+
+def _blind(secret: bytes, digests: Sequence[bytes]) -> list[bytes]:
+    return _multiply(secret, map(_hashed, digests))
+
+
+def _blind_again(secret: bytes, points: Sequence[bytes]) -> list[bytes]:
+    if not all(map(_is_point, points)):
+        raise ValueError("not on the curve")
+    return _multiply(secret, points)
+
+
+def _multiply(secret: bytes, points: Iterable[bytes]) -> list[bytes]:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+    key = X25519PrivateKey.from_private_bytes(secret)
+    return [key.exchange(X25519PublicKey.from_public_bytes(point)) for point in points]
 
 
 def split_points(points: bytes) -> Iterator[bytes]:
