@@ -55,7 +55,7 @@ def test_other_ids_are_aligned_and_trained_on(tmp_path: Path, case: Case) -> Non
 
 
 @pytest.mark.slow
-def test_a_party_that_dies_comes_back(tmp_path: Path) -> None:
+def test_a_party_that_dies_before_ids_are_compared_comes_back(tmp_path: Path) -> None:
     with companies(tmp_path / "run", TWO) as made:
         remove_rows(made)
         for party in TWO.parties:
@@ -67,6 +67,25 @@ def test_a_party_that_dies_comes_back(tmp_path: Path) -> None:
         start(made, "telco")
         made.ended(bank=0, telco=0)
         assert pq.read_table(made.folder / "telco.parquet")["id"].to_pylist() == common(TWO)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("party", TWO.parties)
+def test_nobody_compares_twice_in_one_start(tmp_path: Path, party: str) -> None:
+    """A party that is killed in the middle and comes back, perhaps with other ids, ends both."""
+    other = "telco" if party == "bank" else "bank"
+    with companies(tmp_path / "run", TWO) as made:
+        for each in TWO.parties:
+            made.run(each).mkdir()  # for its log, on which it stops
+        made.stop_at(party, "ids")
+        for each in TWO.parties:
+            start(made, each)
+        made.stopped(party).kill()
+        start(made, party)
+        said = made.ended(**dict.fromkeys(TWO.parties, 3))
+        assert f"{party!r}" in said[other]
+        assert "start again" in said[other]
+        assert not [*made.folder.glob("*.parquet")]
 
 
 @pytest.mark.slow

@@ -33,7 +33,8 @@ def align_as_party(
     """Take part in an alignment as one party; return the numbers of common rows and of the table's rows.
 
     Every party brings a table with an id column, and gets its own rows whose ids all parties have, sorted by id. What
-    parties learn of each other, :mod:`labelward.party.alignment` says.
+    parties learn of each other, :mod:`labelward.party.alignment` says. Each call compares once: a party that comes back
+    in the middle could bring other ids, and so ends it for all.
 
     Args:
         job: with a ``[network]`` section; of everything else only parties, id column and ``workers`` matter.
@@ -46,7 +47,7 @@ def align_as_party(
         JobError: no such party, no network, or no id column is named.
         DataError: the table cannot be read, or ids are missing or repeated.
         HandshakeError: no id is at all parties; says how many a peer has, and the likely cause.
-        PeerError: a peer was away for too long, failed, or sent what cannot be.
+        PeerError: a peer was away for too long, failed, came back when ids had been compared, or sent what cannot be.
         OutputError: the file cannot be written.
     """
     import pyarrow as pa
@@ -62,6 +63,7 @@ def align_as_party(
     topology = alignment_topology(*(each.name for each in job.parties))
     session = FederationSession(topology=topology, masks=RowMasks.in_order(0, 0, 0))
     found: list[Positions] = []
+    begun: list[str] = []
 
     def context(transport: Transport) -> Context:
         transcript = Transcript(session.header(party))
@@ -73,9 +75,10 @@ def align_as_party(
 
         def live(ctx: Context) -> None:
             session.handshake(ctx)
+            begun.append(ctx.party)
             found[:] = [align(ctx, ids, most, pool)]
 
-        run_until_complete(network, context, live, log)
+        run_until_complete(network, context, live, log, spent=lambda: bool(begun))
     (common,) = found
     chosen = sorted(common.tolist(), key=ids.__getitem__)
     with atomic_write(out) as file:

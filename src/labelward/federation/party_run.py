@@ -167,11 +167,19 @@ def run_program(ctx: Context, program: Callable[[Context], T]) -> T:
 
 
 def run_until_complete(
-    network: Connection, make: Callable[[Transport], Context], program: Callable[[Context], None], log: Log
+    network: Connection,
+    make: Callable[[Transport], Context],
+    program: Callable[[Context], None],
+    log: Log,
+    *,
+    spent: Callable[[], bool] = lambda: False,
 ) -> None:
     """Repeat attempts of a program without checkpoints until one finishes at all parties.
 
     A passive party that comes back when the others have finished has nothing more to do.
+
+    Args:
+        spent: whether an attempt has told what no further one of this start may tell again.
 
     Raises:
         PeerError: an attempt failed, or a party restarted again and again.
@@ -187,6 +195,9 @@ def run_until_complete(
         except PeerRestartedError as error:
             log("restarted", _who(error))
             restarts += 1
+            if spent():
+                reason = "restarted when this party had answered it, and would ask anew; start again at all parties"
+                raise _ended(network, error, reason, restarts) from error
             if restarts == _MAX_RESTARTS:
                 raise _ended(network, error, f"restarted {restarts} times in a row", restarts) from error
 

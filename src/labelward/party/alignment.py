@@ -11,8 +11,9 @@ order of a table. Labels take no part. But whether a row is in a table may follo
 who bought something tells whoever is aligned with it who did. That is for the owner of the table to see.
 
 A party that deviates can bring ids that it made up, and so ask whether the other has them, as many as it says that it
-brings; ``most`` limits them. Wrong answers, or rows that are told and are not common, are found out at the end by
-digests of the common ids, or only make these fewer, as if their sender had brought fewer ids.
+brings; ``most`` limits them for each start, since no start compares twice. Wrong answers, or rows that are told and
+are not common, are found out at the end by digests of the common ids, or only make these fewer, as if their sender had
+brought fewer ids.
 """
 
 from __future__ import annotations
