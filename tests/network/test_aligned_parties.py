@@ -109,5 +109,12 @@ def test_what_goes_wrong(tmp_path: Path) -> None:
         said = made.ended(bank=3, telco=2)
         assert "table (code 'values')" in said["bank"]
         assert "c000" not in made.told()
+        assert "labels are alike" not in made.told()
+        text = (made.folder / "bank.csv").read_text().replace(",0\n", ",1\n")
+        (made.folder / "bank.csv").write_text(text)
+        start(made, "bank")
+        start(made, "telco")
+        made.ended(bank=3, telco=2)
+        assert "labels are alike" in made.told()
         assert not [*made.folder.glob("*.parquet")]
         assert "Traceback" not in made.told()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from labelward.data.tables import read_ids, read_table
 from labelward.errors import JobError
+from labelward.federation.model import Warn, ignore_warning
 from labelward.federation.party_run import Join, Log, require_party, run_until_complete
 from labelward.federation.session import FederationSession
 from labelward.job import Job
@@ -29,6 +30,7 @@ def align_as_party(
     log: Log,
     progress: Progress = no_progress,
     most: int = 10_000_000,
+    warn: Warn = ignore_warning,
 ) -> tuple[int, int]:
     """Take part in an alignment as one party; return the numbers of common rows and of the table's rows.
 
@@ -42,6 +44,7 @@ def align_as_party(
         table: with all columns that the party may need, none of which leaves it.
         out: the Parquet file to write: the common rows with all columns, as they were read.
         most: ids that another party may bring.
+        warn: hears of a table whose rows are chosen by label, as far as that shows.
 
     Raises:
         JobError: no such party, no network, or no id column is named.
@@ -51,6 +54,7 @@ def align_as_party(
         OutputError: the file cannot be written.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     require_party(job, party)
@@ -59,7 +63,10 @@ def align_as_party(
     if column is None:
         raise JobError("required to align rows: the column of row ids", code="missing", field="[data] id")
     rows = read_table(table, text=[column, *keys.text, *keys.hashed], form=keys.form)
-    ids = read_ids(rows, column, f"party {party!r}, table {str(table)!r}").tolist()
+    place = f"party {party!r}, table {str(table)!r}"
+    ids = read_ids(rows, column, place).tolist()
+    if section.label in rows.column_names and pc.count_distinct(rows[section.label]).as_py() == 1:
+        warn(f"{place}: all labels are alike, so whoever is aligned with this table learns them; bring all rows")
     topology = alignment_topology(*(each.name for each in job.parties))
     session = FederationSession(topology=topology, masks=RowMasks.in_order(0, 0, 0))
     found: list[Positions] = []
