@@ -416,6 +416,17 @@ def test_the_job_of_these_tests_is_a_job(tmp_path: Path, call: Call) -> None:
     assert call("audit", write_job(tmp_path), "--out", tmp_path / "audit").exit_code == 0
 
 
+def test_an_alignment_never_replaces_its_table(tmp_path: Path, call: Call) -> None:
+    write_table(tmp_path / "table.csv")
+    table = tmp_path / "rows.parquet"
+    table.write_bytes(b"as it was")
+    options = ["--align", table, "--to", tmp_path / "." / "rows.parquet", "--force"]
+    result = call("party", write_job(tmp_path), "--as", "telco", *options)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith("error: --to: ")
+    assert table.read_bytes() == b"as it was"
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

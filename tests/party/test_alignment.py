@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,7 +22,8 @@ from labelward.messages.alignment import (
     AlignmentPoints,
     AlignmentStart,
     CommonRows,
-    CommonRowsDigest,
+    CommonRowsAgreed,
+    CommonRowsProof,
 )
 from labelward.messages.base import Message, RowMask
 from labelward.party import alignment, id_blinding
@@ -104,16 +106,27 @@ def test_all_parties_have_the_intersection(parties: int, data: st.DataObject) ->
 
 
 def test_no_common_id() -> None:
-    """The parties hear how many ids differ and why, as before a training; a third one hears that it is over."""
-    names = ("active", "left", "right")
-    mine = [f"{row:05d}" for row in range(60)]
-    own = {"active": mine, "left": mine[:50], "right": [str(row) for row in range(60)]}
-    raised = errors_of({name: program(names, name, own[name]) for name in names}, make=context)
+    """The two parties hear how many ids differ and why, as before a training."""
+    mine, theirs = [f"{row:05d}" for row in range(60)], [str(row) for row in range(60)]
+    sides = {"active": mine, "left": theirs}
+    raised = errors_of({name: program(("active", "left"), name, ids) for name, ids in sides.items()}, make=context)
     assert isinstance(raised["active"], HandshakeError)
-    assert raised["active"].value["only"] == {"active": 60, "right": 60}
-    assert raised["active"].value["cause"] == "zeros"
-    assert isinstance(raised["right"], PeerDisagreementError)
+    assert raised["active"].value == {
+        "rows": dict.fromkeys(sides, 60),
+        "only": dict.fromkeys(sides, 60),
+        "cause": "zeros",
+    }
     assert isinstance(raised["left"], PeerDisagreementError)
+
+
+def test_of_three_parties_none_hears_what_two_others_have_in_common() -> None:
+    """Two have 50 ids in common, the others none: nobody is told a number."""
+    names = ("active", "left", "right")
+    own = {"active": [f"c{row}" for row in range(60)], "left": [f"c{row}" for row in range(50)], "right": ["x", "y"]}
+    raised = errors_of({name: program(names, name, own[name]) for name in names}, make=context)
+    for error in raised.values():
+        assert isinstance(error, HandshakeError | PeerDisagreementError)
+        assert not re.search(r"\d", error.reason)
 
 
 @pytest.mark.slow
@@ -225,12 +238,12 @@ def test_ids_and_counts_in_messages() -> None:
     for view in views.values():
         assert not any(b"patient" in entry.payload for entry in view.entries())
     counts = {name for kind, name in views["left"].counts() if kind == "received"}
-    assert counts == {"AlignmentStart", "AlignmentPoints", "CommonRows"}
+    assert counts == {"AlignmentStart", "AlignmentPoints", "CommonRows", "CommonRowsAgreed"}
     assert {name for kind, name in views["active"].counts() if kind == "received"} == {
         "AlignmentStart",
         "AlignmentPoints",
         "AlignmentAnswers",
-        "CommonRowsDigest",
+        "CommonRowsProof",
     }
 
 
@@ -260,9 +273,14 @@ def test_points_that_are_none(point: bytes) -> None:
 
 
 def lying_peer(
-    *, rows: int = 2, points: Callable[[bytes], bytes] = bytes, answers: Callable[[bytes], bytes] = bytes
+    *,
+    rows: int = 2,
+    points: Callable[[bytes], bytes] = bytes,
+    answers: Callable[[bytes], bytes] = bytes,
+    proof: Callable[[bytes], bytes] = bytes,
+    ids: Sequence[str] = ("a", "b"),
 ) -> Program:
-    """Return a passive party with the ids a and b that changes what it sends."""
+    """Return a passive party with the ids a and b that changes what it sends; ``ids``: those that it proves."""
 
     def lie(ctx: Context) -> None:
         start = ctx.recv("active", AlignmentStart, STEP)
@@ -272,8 +290,11 @@ def lying_peer(
         ctx.send("active", AlignmentPoints(points(b"".join(blinded))), STEP)
         theirs = ctx.recv("active", AlignmentPoints, STEP).points
         ctx.send("active", AlignmentAnswers(answers(b"".join(own.blind_again(theirs)))), STEP)
-        ctx.recv("active", CommonRows, STEP)
-        ctx.send("active", CommonRowsDigest(bytes(32)), STEP)
+        told = ctx.recv("active", CommonRows, STEP)
+        point = own.blind([digest_ids(start.nonce, ids)])[0]
+        digest = bound(start.nonce, own.blind_again(told.point)[0], "left")
+        ctx.send("active", CommonRowsProof(proof(point), digest), STEP)
+        ctx.recv("active", CommonRowsAgreed, STEP)
 
     return lie
 
@@ -290,8 +311,9 @@ def swapped(points: bytes) -> bytes:
         (lying_peer(points=lambda points: points[POINT:]), "AlignmentPoints", POINT),
         (lying_peer(points=lambda points: TWIST + points[POINT:]), "AlignmentPoints", None),
         (lying_peer(answers=lambda points: points + points[:POINT]), "AlignmentAnswers", 3 * POINT),
-        (lying_peer(answers=swapped), "CommonRowsDigest", None),
-        (lying_peer(), "CommonRowsDigest", None),
+        (lying_peer(proof=lambda point: TWIST), "CommonRowsProof", None),
+        (lying_peer(proof=lambda point: point + point), "CommonRowsProof", 2 * POINT),
+        (lying_peer(ids=["a"]), "CommonRowsProof", None),
     ],
 )
 def test_a_passive_party_that_lies(lie: Program, message: str, value: object) -> None:
@@ -301,8 +323,39 @@ def test_a_passive_party_that_lies(lie: Program, message: str, value: object) ->
         raise raised["active"]
 
 
-def lying_coordinator(*, rows: int = 2, nonce: bytes = NONCE, told: RowMask, digest: Sequence[str] = ()) -> Program:
-    """Return an active party with the ids a and b that changes what it sends."""
+def test_exchanged_answers_tell_no_unknown_id() -> None:
+    """A peer with one common id exchanges two of its answers, so that another id of the active party counts as common.
+
+    With a digest of the common ids in clear it would find that id among all there may be. It has points under a secret
+    instead, and is found out.
+    """
+    seen = list[bytes]()
+
+    def exchange(ctx: Context) -> None:
+        start = ctx.recv("active", AlignmentStart, STEP)
+        ctx.send("active", AlignmentStart(1, b""), STEP)
+        own = IdBlinding(os.urandom(POINT))
+        ctx.send("active", AlignmentPoints(own.blind([digest_id(start.nonce, "a")])[0]), STEP)
+        theirs = ctx.recv("active", AlignmentPoints, STEP).points
+        ctx.send("active", AlignmentAnswers(swapped(b"".join(own.blind_again(theirs)))), STEP)
+        told = ctx.recv("active", CommonRows, STEP)
+        assert told.rows.unpack(1).all()
+        listed = [digest_ids(start.nonce, [each]) for each in ("a", "b")]
+        seen.extend({told.point} & {*listed, *_unblinded(own, listed)})
+        point = own.blind([digest_ids(start.nonce, ["a"])])[0]
+        ctx.send("active", CommonRowsProof(point, bound(start.nonce, own.blind_again(told.point)[0], "left")), STEP)
+        ctx.recv("active", CommonRowsAgreed, STEP)
+
+    raised = errors_of({"active": program(("active", "left"), "active", ["a", "b"]), "left": exchange}, make=context)
+    assert not seen
+    with blamed("left", "peer-message", message="CommonRowsProof", step=STEP):
+        raise raised["active"]
+
+
+def lying_coordinator(
+    *, rows: int = 2, nonce: bytes = NONCE, told: RowMask, ids: Sequence[str] = ("a", "b", "c"), how: str = ""
+) -> Program:
+    """Return an active party with the ids a and b that changes what it sends; ``ids``: those that it proves."""
 
     def lie(ctx: Context) -> None:
         ctx.send("left", AlignmentStart(rows, nonce), STEP)
@@ -310,8 +363,10 @@ def lying_coordinator(*, rows: int = 2, nonce: bytes = NONCE, told: RowMask, dig
         own = IdBlinding(bytes(range(32)))
         ctx.send("left", AlignmentPoints(b"".join(own.blind([digest_id(nonce, each) for each in ("a", "b")]))), STEP)
         ctx.recv("left", AlignmentAnswers, STEP)
-        ctx.send("left", CommonRows(told, bound(nonce, digest_ids(nonce, digest), "active")), STEP)
-        ctx.recv("left", CommonRowsDigest, STEP)
+        ctx.send("left", CommonRows(told, own.blind([digest_ids(nonce, ids)])[0] if how != "twist" else TWIST), STEP)
+        proof = ctx.recv("left", CommonRowsProof, STEP)
+        product = own.blind_again(proof.point)[0]
+        ctx.send("left", CommonRowsAgreed(proof.digest if how == "echo" else bound(nonce, product, "active")), STEP)
 
     return lie
 
@@ -326,7 +381,9 @@ ALL = RowMask.pack(np.ones(3, dtype=np.bool_))
         (lying_coordinator(nonce=b"", told=ALL), "AlignmentStart", "peer-message", 0),
         (lying_coordinator(rows=1, told=ALL), "AlignmentPoints", "peer-message", 2 * POINT),
         (lying_coordinator(told=RowMask.pack(np.ones(4, dtype=np.bool_))), "CommonRows", "malformed", 4),
-        (lying_coordinator(told=ALL, digest=["a", "b"]), "CommonRows", "peer-message", None),
+        (lying_coordinator(told=ALL, how="twist"), "CommonRows", "peer-message", None),
+        (lying_coordinator(told=ALL, ids=["a", "b"], how="echo"), "CommonRowsAgreed", "peer-message", None),
+        (lying_coordinator(told=ALL, ids=["a", "b"]), "CommonRowsAgreed", "peer-message", None),
     ],
 )
 def test_an_active_party_that_lies(lie: Program, message: str, code: Any, value: object) -> None:

@@ -27,6 +27,8 @@ ATTACKS: Registry[Attack] = Registry(
         "gradient_directions:GradientDirections",
         "gradient_modes:GradientModes",
         "gradient_sign:GradientSign",
+        "gradient_trajectories:GradientCompletion",
+        "gradient_trajectories:GradientTrajectories",
         "id2graph:ID2Graph",
         "instance_clustering:InstanceClustering",
         "inversion:Inversion",

@@ -227,6 +227,8 @@ class Attack(Parameters, ABC):
         models: the kinds of model whose views it reads; none: of any, since it reads none of what models differ in.
         needs: parameters of the model, with their values, without which its views hold nothing that the attack reads.
             Audits of models that have them run it, listed or not, unless it needs known labels.
+        answers: kinds of defenses against which it is strong. Audits with one of them run it, listed or not, unless it
+            needs known labels.
         reads_directions: whether it reads splits of own columns with a monotone constraint
             (:attr:`AttackerData.monotone`). Audits of jobs with constraints run it, listed or not, for the parties that
             have such a column.
@@ -241,6 +243,7 @@ class Attack(Parameters, ABC):
     names_classes: ClassVar[bool] = True
     models: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[Mapping[str, Any]] = {}
+    answers: ClassVar[tuple[str, ...]] = ()
     reads_directions: ClassVar[bool] = False
     roles: ClassVar[tuple[str, ...]] = ("passive",)
     target: ClassVar[Literal["labels", "columns"]] = "labels"

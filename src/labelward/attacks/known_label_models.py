@@ -12,7 +12,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.errors import DataError
 from labelward.kernels.spectral import one_thread
+from labelward.party.view import View
+
+Known = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Positions of rows, and their class numbers."""
+
+
+def checked_known(view: View, aux: AuxiliaryKnowledge, kind: str) -> Known:
+    """Return the rows and labels that an attacker knows.
+
+    Args:
+        kind: of the attack, for errors.
+
+    Raises:
+        DataError: rows are not different ones of the view, a label is no class number, or a class has no row.
+    """
+    rows, labels = aux.known_rows, aux.known_labels
+    if len(rows) != len(labels) or len(np.unique(rows)) != len(rows) or not _within(rows, view.rows):
+        raise DataError(
+            f"the {len(rows)} known rows are not different rows of the {view.rows} of the view",
+            code="rows",
+            value=len(rows),
+        )
+    if not _within(labels, aux.classes):
+        raise DataError(
+            f"the labels of known rows must be class numbers below {aux.classes}", code="labels", value=aux.classes
+        )
+    absent = np.setdiff1d(np.arange(aux.classes), labels)
+    if len(absent):
+        raise DataError(
+            f"none of the {len(rows)} known rows has class {absent[0]}; {kind} needs one of each of the "
+            f"{aux.classes} classes",
+            code="labels",
+            value=int(absent[0]),
+        )
+    return rows, labels
+
+
+def _within(values: NDArray[np.int64], bound: int) -> bool:
+    """Return whether all numbers are at least 0 and below a bound."""
+    return bool(np.all((values >= 0) & (values < bound)))
 
 
 def fit_logistic(own: AttackerData, aux: AuxiliaryKnowledge) -> LabelGuess:

@@ -14,6 +14,7 @@ from labelward.attacks.after_epoch import AfterEpoch
 from labelward.attacks.base import UPPER_BOUND, AttackerData, AuxiliaryKnowledge, Baseline, LabelGuess
 from labelward.attacks.clustering import validate_classes, validate_rows
 from labelward.attacks.gradient_sign import GradientSign
+from labelward.attacks.known_label_models import Known, checked_known
 from labelward.attacks.nets.view_embeddings import own_embeddings
 from labelward.attacks.nets.view_gradients import has_gradients, require_passive_view
 from labelward.errors import DataError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 Source = Literal["told", "direct"]
 Mix = Literal["auto", "inputs", "hidden", "embeddings"]
-Known = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,30 +218,11 @@ class Completion(AfterEpoch):
 
     def _known(self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, rng: np.random.Generator) -> Known:
         """Return the rows and labels to train on."""
-        rows, labels = aux.known_rows, aux.known_labels
         if self.labels == "direct":
             read = GradientSign()(view, own, aux, rng=rng)
             order = rng.permutation(view.rows)
             return _balanced(order, read.values[order], self.auxiliary)
-        if len(rows) != len(labels) or len(np.unique(rows)) != len(rows) or not _within(rows, view.rows):
-            raise DataError(
-                f"the {len(rows)} known rows are not different rows of the {view.rows} of the view",
-                code="rows",
-                value=len(rows),
-            )
-        if not _within(labels, aux.classes):
-            raise DataError(
-                f"the labels of known rows must be class numbers below {aux.classes}", code="labels", value=aux.classes
-            )
-        absent = np.setdiff1d(np.arange(aux.classes), labels)
-        if len(absent):
-            raise DataError(
-                f"none of the {len(rows)} known rows has class {absent[0]}; {self.kind} needs one of each of the "
-                f"{aux.classes} classes",
-                code="labels",
-                value=int(absent[0]),
-            )
-        return rows, labels
+        return checked_known(view, aux, self.kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,10 +271,6 @@ _RECIPE = (
     "loss",
     "dropped",
 )
-
-
-def _within(values: NDArray[np.int64], bound: int) -> bool:
-    return not len(values) or bool(values.min() >= 0 and values.max() < bound)
 
 
 def _balanced(rows: NDArray[np.int64], labels: NDArray[np.int64], count: int) -> Known:

@@ -171,6 +171,8 @@ def _align(job: Job, name: str, tables: tuple[Path, Path], most: int, log: RunLo
     from labelward.federation.party_alignment import align_as_party
 
     table, out = tables
+    if out.exists() and table.exists() and out.samefile(table):
+        raise InputError("is the table to be aligned; name another file", code="conflict", field="--to", value=str(out))
     common, of = align_as_party(job, name, table, out, join=join, log=log, progress=log.progress, most=most, warn=warn)
     typer.echo(f"wrote {out}: {common} of {pluralize(of, 'row')} are at all parties")
 

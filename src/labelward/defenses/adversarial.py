@@ -4,7 +4,8 @@ Setting: a curious passive party reads labels from its embeddings. The active pa
 it trains a head (one hidden layer, ReLU, Adam) on each batch's embeddings to tell the class, and returns g - β·g',
 where g' is the gradient of the head's mean cross-entropy with respect to the same embeddings, before the head's step.
 Behind ``lpsc`` this is VFGBoost. Heads read the labels that policies of targets leave: noisy ones behind noise on
-labels. They stay with the active party, and no bound follows from them: an attacker may have a better head.
+labels. They stay with the active party, and no bound follows from them: an attacker may have a better head. The
+gradients that hide labels from embeddings name them themselves to who reads all epochs (``gradient-trajectories``).
 
 Reference: Equation 6 and Algorithm 1 of the LPSC paper, Appendix E. The paper does not describe the heads. Both losses
 are means over the batch; Equation 6 can be read so that utility is a sum, or has weights of sum 1.

@@ -83,8 +83,9 @@ def with_defaults(job: Job) -> Job:
 def with_standing(job: Job, rows: int, classes: int) -> tuple[ComponentSpec, ...]:
     """Return the attacks of a completed job, and those that its audit runs though they are not listed.
 
-    These read the split of rows, unless a published table gives it, and what a parameter of the model
-    (:attr:`~labelward.attacks.base.Attack.needs`) or a monotone constraint lets parties see.
+    These read the split of rows, unless a published table gives it, what a parameter of the model
+    (:attr:`~labelward.attacks.base.Attack.needs`) or a monotone constraint lets parties see, and what a defense of the
+    job leaves (:attr:`~labelward.attacks.base.Attack.answers`).
 
     Args:
         job: as :func:`with_defaults` returns it.
@@ -94,8 +95,11 @@ def with_standing(job: Job, rows: int, classes: int) -> tuple[ComponentSpec, ...
     from labelward.attacks import ATTACKS, STANDING
 
     standing = [STANDING] if classes and job.data.split != "reference" else []
+    defended = {each.kind for variant in job.defenses for each in variant.chain}
+    if job.run.record == "digests":
+        defended = set()
     for kind, each in ATTACKS.classes().items():
-        told = each.needs or (each.reads_directions and job.constrained)
+        told = each.needs or (each.reads_directions and job.constrained) or defended & {*each.answers}
         if told and each.behavior is Attack.behavior and _reads(kind, job.model.as_dict(), rows, classes):
             standing.append(kind)
     listed = {attack.kind for attack in job.attacks}

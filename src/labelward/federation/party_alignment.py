@@ -6,12 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 from labelward.data.tables import read_ids, read_table
-from labelward.errors import JobError
+from labelward.errors import HandshakeError, JobError, PeerError
 from labelward.federation.model import Warn, ignore_warning
 from labelward.federation.party_run import Join, Log, require_party, run_until_complete
 from labelward.federation.session import FederationSession
 from labelward.job import Job
-from labelward.party.alignment import Positions, align_active, align_passive, alignment_topology
+from labelward.party.alignment import align_active, align_passive, alignment_topology
 from labelward.party.context import Context, Progress, no_progress
 from labelward.party.handshake import RowMasks
 from labelward.party.transcript import Transcript
@@ -49,8 +49,9 @@ def align_as_party(
     Raises:
         JobError: no such party, no network, or no id column is named.
         DataError: the table cannot be read, or ids are missing or repeated.
-        HandshakeError: no id is at all parties; says how many a peer has, and the likely cause.
-        PeerError: a peer was away for too long, failed, came back when ids had been compared, or sent what cannot be.
+        HandshakeError: no id is at all parties; a peer failed, came back or sent what cannot be when ids had been
+            compared; or the others have finished without this party.
+        PeerError: a peer was away for too long, or failed, before ids were compared.
         OutputError: the file cannot be written.
     """
     import pyarrow as pa
@@ -69,7 +70,7 @@ def align_as_party(
         warn(f"{place}: all labels are alike, so whoever is aligned with this table learns them; bring all rows")
     topology = alignment_topology(*(each.name for each in job.parties))
     session = FederationSession(topology=topology, masks=RowMasks.in_order(0, 0, 0))
-    found: list[Positions] = []
+    found: list[int] = []
     begun: list[str] = []
 
     def context(transport: Transport) -> Context:
@@ -78,17 +79,30 @@ def align_as_party(
 
     align = align_active if party == session.coordinator else align_passive
     network, _ = join(job, party, "align", log)
-    with closing(network), worker_pool(job.encryption.processes) as pool:
+    with closing(network), worker_pool(job.encryption.processes) as pool, atomic_write(out) as file:
 
         def live(ctx: Context) -> None:
             session.handshake(ctx)
             begun.append(ctx.party)
-            found[:] = [align(ctx, ids, most, pool)]
+            chosen = sorted(align(ctx, ids, most, pool).tolist(), key=ids.__getitem__)
+            pq.write_table(rows.take(pa.array(chosen)), file)
+            file.flush()  # the others finish when they hear that this party has
+            found.append(len(chosen))
 
-        run_until_complete(network, context, live, log, spent=lambda: bool(begun))
-    (common,) = found
-    chosen = sorted(common.tolist(), key=ids.__getitem__)
-    with atomic_write(out) as file:
-        pq.write_table(rows.take(pa.array(chosen)), file)
-    log("aligned", {"rows": len(chosen), "of": len(ids)})
-    return len(chosen), len(ids)
+        try:
+            run_until_complete(network, context, live, log, spent=lambda: bool(begun))
+        except PeerError as error:
+            if begun:
+                raise _compared(error) from error
+            raise
+        if not found:
+            reason = f"{session.coordinator!r} has finished this alignment, of which this party wrote nothing"
+            raise HandshakeError(f"{reason}; start again at all parties", code="other-run", value=session.coordinator)
+    log("aligned", {"rows": found[0], "of": len(ids)})
+    return found[0], len(ids)
+
+
+def _compared(error: PeerError) -> HandshakeError:
+    """Return the error of an alignment that ended when ids had been compared; no service begins it anew by itself."""
+    reason = f"{error}. Start again when you know why: each start answers questions about further ids"
+    return HandshakeError(reason, code="disagreement", value=error.peer)

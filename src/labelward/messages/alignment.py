@@ -5,8 +5,9 @@
     each ↔ active      AlignmentStart(rows, nonce)     step (0,)
     each ↔ active      AlignmentPoints(points)         step (block,)    its own ids, in an order drawn at random
     passive → active   AlignmentAnswers(points)        step (block,)    the active party's points of the block
-    active  → passive  CommonRows(rows, digest)        step (0,)
-    passive → active   CommonRowsDigest(digest)        step (0,)
+    active  → passive  CommonRows(rows, point)         step (0,)
+    passive → active   CommonRowsProof(point, digest)  step (0,)
+    active  → passive  CommonRowsAgreed(digest)        step (0,)
 """
 
 from __future__ import annotations
@@ -56,17 +57,31 @@ class CommonRows(Message, frozen=True):
 
     Attributes:
         rows: in the order in which the receiver sent their points.
-        digest: HMAC-SHA-256 of the sender and these ids, sorted, under the nonce; empty where there is none.
+        point: of a digest of these ids, sorted, under a new secret of the sender; empty where there is none.
     """
 
     rows: Annotated[RowMask, exempt("which of the receiver's ids all parties have, whatever the labels")]
-    digest: Annotated[bytes, exempt("an HMAC of ids that the receiver has, too")]
-    volatile: ClassVar[tuple[str, ...]] = ("rows", "digest")
+    point: Annotated[bytes, exempt("a point under a secret of the sender")]
+    volatile: ClassVar[tuple[str, ...]] = ("rows", "point")
 
 
-class CommonRowsDigest(Message, frozen=True):
-    """To the active party: the sender has the same common ids."""
+class CommonRowsProof(Message, frozen=True):
+    """To the active party, which can compare what both hold for the common ids.
 
-    digest: Annotated[bytes, exempt("an HMAC of ids that the receiver has, too")]
+    Attributes:
+        point: of the digest of the sender's common ids, under a new secret of the sender.
+        digest: HMAC of the sender under the product of the receiver's point and this secret.
+    """
+
+    point: Annotated[bytes, exempt("a point under a secret of the sender")]
+    digest: Annotated[bytes, exempt("a digest of a point under secrets of both")]
+    volatile: ClassVar[tuple[str, ...]] = ("point", "digest")
+    limits: ClassVar[Limits | None] = SMALL
+
+
+class CommonRowsAgreed(Message, frozen=True):
+    """To a passive party whose common ids are the active party's: the same digest, of the active party."""
+
+    digest: Annotated[bytes, exempt("a digest of a point under secrets of both")]
     volatile: ClassVar[tuple[str, ...]] = ("digest",)
     limits: ClassVar[Limits | None] = SMALL

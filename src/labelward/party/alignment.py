@@ -12,29 +12,31 @@ who bought something tells whoever is aligned with it who did. That is for the o
 
 A party that deviates can bring ids that it made up, and so ask whether the other has them, as many as it says that it
 brings; ``most`` limits them for each start, since no start compares twice. Wrong answers, or rows that are told and
-are not common, are found out at the end by digests of the common ids, or only make these fewer, as if their sender had
-brought fewer ids.
+are not common, only make the common ids fewer, as if their sender had brought fewer, or are found out at the end, when
+both compare a digest of the common ids. It is compared as they are, under new secrets: a digest in clear would be of
+few unknown ids where a party exchanged two of its answers, and could be found by trying. So it answers one guess.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import wrong_message
+from labelward.errors import HandshakeError, wrong_message
 from labelward.messages.alignment import (
     AlignmentAnswers,
     AlignmentPoints,
     AlignmentStart,
     CommonRows,
-    CommonRowsDigest,
+    CommonRowsAgreed,
+    CommonRowsProof,
 )
 from labelward.messages.base import Message, RowMask, wire_name
 from labelward.party.context import HEAD, Context
@@ -46,8 +48,10 @@ from labelward.rng import keyed
 _BLOCK: Final = 4096  # ids of a message: a third of a second
 _LEAST_SHARED: Final = 50_000  # ids of all parties: some seconds of work
 _NONCE: Final = 32
+_NEED: Final = "an alignment needs an id that all parties have"
 _STEP = (0,)
-_TO_ACTIVE: Final = (AlignmentStart, AlignmentPoints, AlignmentAnswers, CommonRowsDigest)
+_TO_PASSIVE: Final = (AlignmentStart, AlignmentPoints, CommonRows, CommonRowsAgreed)
+_TO_ACTIVE: Final = (AlignmentStart, AlignmentPoints, AlignmentAnswers, CommonRowsProof)
 
 Positions: TypeAlias = NDArray[np.int64]
 
@@ -55,7 +59,7 @@ Positions: TypeAlias = NDArray[np.int64]
 def alignment_topology(active: str, *passive: str) -> Topology:
     """Return the roles of an alignment: no policy acts, and passive parties send each other nothing."""
     roles = {
-        ACTIVE: Role(attacks_as=(), sends={PASSIVE: (AlignmentStart, AlignmentPoints, CommonRows)}),
+        ACTIVE: Role(attacks_as=(), sends={PASSIVE: _TO_PASSIVE}),
         PASSIVE: Role(attacks_as=(), sends={ACTIVE: _TO_ACTIVE}),
     }
     return Topology.star(active, *passive, roles=roles)
@@ -70,7 +74,7 @@ def align_active(ctx: Context, ids: Sequence[str], most: int, pool: Executor | N
         pool: processes that share the work on large tables; None: this one does it alone.
 
     Raises:
-        HandshakeError: no id is at all parties; says how many a peer has, and the likely cause.
+        HandshakeError: no id is at all parties; with one peer it says how many ids that has, and the likely cause.
         PeerError: a peer failed, brings too many ids, sent what is no point, or has other common ids.
     """
     nonce = ctx.protection.bytes(_NONCE)
@@ -90,21 +94,21 @@ def align_active(ctx: Context, ids: Sequence[str], most: int, pool: Executor | N
         ctx.progress("ids", *_done(number, *sizes))
     found = {each.peer: each.common() for each in comparisons}
     common = reduce(np.intersect1d, (mine for mine, _ in found.values()))
-    if not len(common):
-        for each in comparisons:
-            ctx.send(each.peer, CommonRows(RowMask.pack(np.zeros(each.rows, dtype=np.bool_)), b""), _STEP)
-        least = min(comparisons, key=lambda each: len(found[each.peer][0]))
-        refuse_rows(ctx, least.peer, ids, least.rows, own.nonce)
     chosen = own.positions(common)
-    digest = _digest_common(own.nonce, ids, chosen)
+    same = {each.peer: _Equality.drawn(ctx, own.nonce, ids, chosen) for each in comparisons}
     for each in comparisons:
         mine, theirs = found[each.peer]
         told = np.zeros(each.rows, dtype=np.bool_)
         told[theirs[np.isin(mine, common)]] = True
-        ctx.send(each.peer, CommonRows(RowMask.pack(told), bound(own.nonce, digest, ctx.party)), _STEP)
+        point = same[each.peer].point if len(chosen) else b""
+        ctx.send(each.peer, CommonRows(RowMask.pack(told), point), _STEP)
+    if not len(chosen):
+        _refuse_all(ctx, lambda: refuse_rows(ctx, ctx.peers[0], ids, comparisons[0].rows, own.nonce, _NEED))
     for peer in ctx.peers:
-        answer = ctx.recv(peer, CommonRowsDigest, _STEP)
-        _require_common(peer, answer, bound(own.nonce, digest, peer))
+        proof = ctx.recv(peer, CommonRowsProof, _STEP)
+        product = same[peer].product(peer, proof, proof.point)
+        _require_equal(peer, proof, bound(nonce, product, peer))
+        ctx.send(peer, CommonRowsAgreed(bound(nonce, product, ctx.party)), _STEP)
     return chosen
 
 
@@ -128,11 +132,13 @@ def align_passive(ctx: Context, ids: Sequence[str], most: int, pool: Executor | 
     with ctx.blaming(ctx.active, "CommonRows", _STEP):
         common = np.flatnonzero(told.rows.unpack(len(ids)))
     if not len(common):
-        answer_refusal(ctx, ids, rows, own.nonce)
+        _refuse_all(ctx, lambda: answer_refusal(ctx, ids, rows, own.nonce))
     chosen = own.positions(common)
-    digest = _digest_common(own.nonce, ids, chosen)
-    _require_common(ctx.active, told, bound(own.nonce, digest, ctx.active))
-    ctx.send(ctx.active, CommonRowsDigest(bound(own.nonce, digest, ctx.party)), _STEP)
+    same = _Equality.drawn(ctx, own.nonce, ids, chosen)
+    product = same.product(ctx.active, told, told.point)
+    ctx.send(ctx.active, CommonRowsProof(same.point, bound(own.nonce, product, ctx.party)), _STEP)
+    agreed = ctx.recv(ctx.active, CommonRowsAgreed, _STEP)
+    _require_equal(ctx.active, agreed, bound(own.nonce, product, ctx.active))
     return chosen
 
 
@@ -166,6 +172,29 @@ class _BlindedIds:
         return np.sort(self.order[sent])
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Equality:
+    """Whether two parties hold the same common ids, which either one learns, and nothing else of the other's.
+
+    Each sends the point of its digest under a secret that serves once, and multiplies the other's by it: equal digests
+    give equal products. Of these each tells a digest of its own, so that who does not have the product passes no test.
+    """
+
+    blinding: IdBlinding
+    point: bytes
+
+    @classmethod
+    def drawn(cls, ctx: Context, nonce: bytes, ids: Sequence[str], chosen: Positions) -> _Equality:
+        """Draw a secret for the digest of the chosen ids."""
+        blinding = IdBlinding(ctx.protection.bytes(POINT))
+        digest = digest_ids(nonce, sorted(ids[position] for position in chosen.tolist()))
+        return cls(blinding=blinding, point=blinding.blind([digest])[0])
+
+    def product(self, peer: str, message: CommonRows | CommonRowsProof, point: bytes) -> bytes:
+        """Return a peer's point times the own secret."""
+        return _again(self.blinding, peer, message, point, 1, _STEP)[0]
+
+
 @dataclass(kw_only=True)
 class _Points:
     """Points of a party's ids, blinded by both."""
@@ -192,7 +221,7 @@ class _Comparison:
         """Receive the peer's answers to a block of so many own points, and its own block."""
         if sent:
             answer = ctx.recv(self.peer, AlignmentAnswers, (number,))
-            _require_length(self.peer, answer, answer.points, sent, number)
+            _require_length(self.peer, answer, answer.points, sent, (number,))
             self.mine.blocks.append(answer.points)
         if expected := _length(self.rows, number):
             self.theirs.add(_blinded_again(own.blinding, ctx, self.peer, number, expected))
@@ -206,22 +235,45 @@ class _Comparison:
 def _blinded_again(blinding: IdBlinding, ctx: Context, peer: str, number: int, expected: int) -> list[bytes]:
     """Receive a block of a peer's points and return them blinded by this party too."""
     message = ctx.recv(peer, AlignmentPoints, (number,))
-    _require_length(peer, message, message.points, expected, number)
+    return _again(blinding, peer, message, message.points, expected, (number,))
+
+
+def _again(
+    blinding: IdBlinding, peer: str, message: Message, points: bytes, expected: int, step: tuple[int, ...]
+) -> list[bytes]:
+    """Return so many points of a peer's message blinded by this party too; :class:`PeerError` for what are none."""
+    _require_length(peer, message, points, expected, step)
     try:
-        return blinding.blind_again(message.points)
+        return blinding.blind_again(points)
     except ValueError as error:
-        raise wrong_message(peer, "AlignmentPoints", f"sent points that are none ({error})", (number,)) from error
+        raise wrong_message(peer, wire_name(type(message)), f"sent points that are none ({error})", step) from error
 
 
-def _require_length(peer: str, message: Message, points: bytes, expected: int, number: int) -> None:
+def _require_length(peer: str, message: Message, points: bytes, expected: int, step: tuple[int, ...]) -> None:
     if len(points) != expected * POINT:
         reason = f"sent {len(points)} bytes of points where {expected * POINT} are due"
-        raise wrong_message(peer, wire_name(type(message)), reason, (number,), value=len(points))
+        raise wrong_message(peer, wire_name(type(message)), reason, step, value=len(points))
 
 
-def _require_common(peer: str, message: CommonRows | CommonRowsDigest, digest: bytes) -> None:
+def _require_equal(peer: str, message: CommonRowsProof | CommonRowsAgreed, digest: bytes) -> None:
+    """Refuse a peer that has another product, and so other common ids."""
     if not hmac.compare_digest(message.digest, digest):
         raise wrong_message(peer, wire_name(type(message)), "has other common ids than this party found", _STEP)
+
+
+def _refuse_all(ctx: Context, count: Callable[[], NoReturn]) -> NoReturn:
+    """End an alignment without a common id: two parties count, of more none may hear what two others have in common.
+
+    Raises:
+        HandshakeError: always.
+    """
+    if len(ctx.topology.assigned) == 2:
+        count()
+    raise HandshakeError(
+        f"{_NEED}, and there is none; compare how the tables write ids, or let two parties align to find out",
+        code="disagreement",
+        value={},
+    )
 
 
 def _stated(peer: str, start: AlignmentStart, most: int) -> int:
@@ -230,10 +282,6 @@ def _stated(peer: str, start: AlignmentStart, most: int) -> int:
         reason = f"brings {start.rows} ids where this party takes 1 to {most}"
         raise wrong_message(peer, "AlignmentStart", reason, _STEP, value=start.rows)
     return start.rows
-
-
-def _digest_common(nonce: bytes, ids: Sequence[str], chosen: Positions) -> bytes:
-    return digest_ids(nonce, sorted(ids[position] for position in chosen.tolist()))
 
 
 def _pool_for(sizes: Sequence[int], pool: Executor | None) -> Executor | None:

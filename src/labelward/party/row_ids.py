@@ -71,12 +71,15 @@ def bound(nonce: bytes, digest: bytes, sender: str) -> bytes:
     return hmac.digest(nonce, digest_id(nonce, sender) + digest, "sha256")
 
 
-def refuse_rows(ctx: Context, peer: str, ids: Sequence[str], theirs: int, nonce: bytes) -> NoReturn:
+def refuse_rows(
+    ctx: Context, peer: str, ids: Sequence[str], theirs: int, nonce: bytes, need: str = "all need the same rows"
+) -> NoReturn:
     """At the coordinator: count the ids that a peer with other rows has too, and refuse.
 
     Args:
         theirs: the peer's number of rows.
         nonce: key of this handshake.
+        need: what the rows had to be, as the error says it.
 
     Raises:
         HandshakeError: always, with the number of ids that only one of the two has.
@@ -90,7 +93,7 @@ def refuse_rows(ctx: Context, peer: str, ids: Sequence[str], theirs: int, nonce:
     if not _fits(mine, len(ids)):
         raise _no_points(peer, TwiceBlindedRowIds)
     common = {form: _common(mine[form], blinded[form]) for form in mine}
-    raise _difference(ctx.party, peer, (len(ids), theirs), common)
+    raise _difference(ctx.party, peer, (len(ids), theirs), common, need)
 
 
 def answer_refusal(ctx: Context, ids: Sequence[str], theirs: int, nonce: bytes) -> NoReturn:
@@ -172,12 +175,12 @@ def _no_points(peer: str, kind: type[Message]) -> PeerError:
     return wrong_message(peer, wire_name(kind), "sent no points of row ids", _STEP)
 
 
-def _difference(party: str, peer: str, rows: tuple[int, int], common: Mapping[str, int]) -> HandshakeError:
+def _difference(party: str, peer: str, rows: tuple[int, int], common: Mapping[str, int], need: str) -> HandshakeError:
     """Return the error of different rows."""
     shared = {form: _estimate(common[form], rows, MOST_COUNTED if form == _SAME else _MOST_ALIKE) for form in common}
     only = {party: rows[0] - shared[_SAME], peer: rows[1] - shared[_SAME]}
     cause = _cause(shared, min(rows))
-    have = f"{party!r} has {rows[0]} rows and {peer!r} has {rows[1]}; all need the same rows"
+    have = f"{party!r} has {rows[0]} rows and {peer!r} has {rows[1]}; {need}"
     about = "" if max(rows) <= MOST_COUNTED else "about "
     if any(only.values()):
         have += f", but {about}{only[party]} ids are only at {party!r} and {about}{only[peer]} only at {peer!r}"

@@ -12,7 +12,8 @@ EXPLAINED: Final = "docs/explanation-what-each-party-sees.md"
 _GROUPS: Final = {
     "greeting: who takes part, and do all agree": "Hello Begin Ready PairStart PairHistories NetReady",
     "rows that differ: how many, and why": "BlindedRowIds TwiceBlindedRowIds",
-    "rows that all parties have": "AlignmentStart AlignmentPoints AlignmentAnswers CommonRows CommonRowsDigest",
+    "ids that all parties have": "AlignmentStart AlignmentPoints AlignmentAnswers",
+    "common rows: which, and are they the same": "CommonRows CommonRowsProof CommonRowsAgreed",
     "public key, and the model's name": "KeyOffer PartyKeys LogisticStart LogisticReady ScoreKey",
     "comparison of all that was exchanged, at the end": "ExchangeDigest",
     "beginning and end of trees and epochs": "TreeStart TreeEnd TrainingEnd NetStart EpochStart EpochEnd",

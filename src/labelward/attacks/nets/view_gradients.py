@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 
 import numpy as np
@@ -66,6 +67,26 @@ def gradients_by_row(
         total[rows] += values * len(values) if own_loss else values  # an epoch names each row once
         seen[rows] = True
     return total, seen
+
+
+def gradients_by_epoch(view: View, epochs: int | None) -> list[NDArray[np.float64]]:
+    """Return each row's gradient in each of the first epochs: float64 [rows, outputs], zeros for a row without one.
+
+    Args:
+        view: of a passive party, or of several, whose gradients stand side by side.
+        epochs: so many of the first ones; None: all.
+
+    Raises:
+        DataError, FileFormatError: as :func:`gradient_batches`.
+    """
+    found: list[NDArray[np.float64]] = []
+    seen = np.zeros(view.rows, dtype=np.bool_)
+    for rows, values in gradient_batches(view, sys.maxsize if epochs is None else epochs):
+        if not found or seen[rows].any():  # an epoch names each row once
+            found.append(np.zeros((view.rows, values.shape[1])))
+            seen[:] = False
+        found[-1][rows], seen[rows] = values, True
+    return found
 
 
 def gradient_batches(view: View, epochs: int) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
