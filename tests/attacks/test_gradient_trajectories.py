@@ -87,6 +87,17 @@ def test_gradients_that_tell_nothing() -> None:
     assert abs(roc_auc_score(labels[40:], scores[40:, 1]) - 0.5) < 5 * 0.013  # of one draw
 
 
+def test_rows_without_a_number_do_not_matter_to_others() -> None:
+    """A gradient that overflowed, as in half precision, and none at all."""
+    rng = np.random.default_rng(5)
+    labels, none = rng.integers(2, size=ROWS), np.empty(0, np.int64)
+    gradients = turning(labels, rng)
+    gradients[:, :3], gradients[2, 3:6] = 0.0, np.inf
+    guess = guessed(GradientTrajectories(), gradient_view(gradients, top=True), none, labels)
+    assert guess.notes["rows without a gradient"] == 3
+    assert v_measure_score(labels[3:], guess.values[3:]) > 0.9
+
+
 def test_each_row_has_one_gradient_of_each_epoch() -> None:
     """Whatever the order of its rows and batches."""
     rng = np.random.default_rng(2)

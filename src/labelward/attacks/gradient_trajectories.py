@@ -142,11 +142,15 @@ class GradientCompletion(_Trajectories):
 
 def _components(values: Floats, most: int) -> Floats:
     """Return the rows, less their mean, in their main directions: float64 [rows, at most so many]."""
-    centered = values - values.mean(axis=0)
-    axes = np.linalg.svd(centered, full_matrices=False)[2][: min(most, values.shape[1])]
-    return np.asarray(centered @ axes.T)
+    from scipy.linalg import eigh
+
+    centered, width = values - values.mean(axis=0), values.shape[1]
+    axes = eigh(centered.T @ centered, subset_by_index=(max(width - most, 0), width - 1))[1]
+    return np.asarray(centered @ axes[:, ::-1])
 
 
 def _unit(values: Floats) -> Floats:
-    lengths = np.linalg.norm(values, axis=1, keepdims=True)
-    return np.asarray(values / np.where(lengths > 0, lengths, 1.0))
+    """Return rows of length 1; zeros where a row has no gradient, or one that has left the numbers."""
+    finite = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0.0)
+    lengths = np.linalg.norm(finite, axis=1, keepdims=True)
+    return np.asarray(finite / np.where(lengths > 0, lengths, 1.0))
