@@ -83,6 +83,7 @@ def test_rows_in_memory_that_cannot_be_used(rows, code, field, value):
     [
         (["a", "b", "a", "b"], "rows", "party 'bank', id column 'id'", 2, "'a', 'b'"),
         ([1, None, None], "rows", "party 'bank', id column 'id'", 2, "row 1"),
+        (["a", "", None, "b", ""], "rows", "party 'bank', id column 'id'", 3, "row 1"),
         ([1.5, 2.5], "columns", "party 'bank', id column 'id'", "double", ""),
     ],
 )

@@ -158,13 +158,12 @@ def read_ids(table: pa.Table, column: str, place: str) -> NDArray[np.str_]:
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         reason = f"ids must be integers or text but the column has type {kind}"
         raise DataError(reason, code="columns", field=place, value=str(kind))
-    if ids.null_count:
-        first = int(np.argmax(pc.is_null(ids).to_numpy(zero_copy_only=False)))
-        missing = "1 id is missing" if ids.null_count == 1 else f"{ids.null_count} ids are missing"
-        raise DataError(
-            f"{missing} (the first in {describe_row(first)})", code="rows", field=place, value=ids.null_count
-        )
-    texts = np.asarray(ids.cast(pa.large_string()).to_numpy(zero_copy_only=False), dtype=np.str_)
+    texts = np.asarray(ids.cast(pa.large_string()).fill_null("").to_numpy(zero_copy_only=False), dtype=np.str_)
+    absent = np.flatnonzero(texts == "")  # an empty text is no id, in CSV nor elsewhere
+    if len(absent):
+        missing = "1 id is missing" if len(absent) == 1 else f"{len(absent)} ids are missing"
+        reason = f"{missing} (the first in {describe_row(int(absent[0]))})"
+        raise DataError(reason, code="rows", field=place, value=len(absent))
     repeats = np.ones(len(texts), dtype=np.bool_)
     repeats[np.unique(texts, return_index=True)[1]] = False
     if repeats.any():
