@@ -50,7 +50,7 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"this party labels {event['rows']} of {event['of']} rows" + (", all alike" if event["different"] == 1 else "")
     ),
     "restarted": lambda event: (
-        f"{event['peer']} restarted{_by(event)}; training goes on from the last common checkpoint, anything else begins anew"
+        f"{event['peer']} restarted{_by(event)}; training goes on from the last common checkpoint, all else begins anew"
     ),
     "damaged": lambda event: event["checkpoint"],
     "saved": lambda event: f"this party's share of model {event['model']} is saved; waiting for the other parties",
