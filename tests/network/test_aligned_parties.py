@@ -33,6 +33,11 @@ def start(made: Companies, party: str, *more: str) -> None:
     made.start(party, "--align", f"{party}.csv", "--to", f"{party}.parquet", *more)
 
 
+def start_both(made: Companies) -> None:
+    for party in TWO.parties:
+        start(made, party)
+
+
 @pytest.mark.parametrize("case", [TWO, pytest.param(Case(rows=80), marks=pytest.mark.slow)])
 def test_other_ids_are_aligned_and_trained_on(tmp_path: Path, case: Case) -> None:
     with companies(tmp_path / "run", case) as made:
@@ -61,8 +66,7 @@ def test_a_party_that_dies_before_ids_are_compared_comes_back(tmp_path: Path) ->
         for party in TWO.parties:
             made.run(party).mkdir()  # for its log, on which it stops
         made.stop_at("telco", "attempt")
-        for party in TWO.parties:
-            start(made, party)
+        start_both(made)
         made.stopped("telco").kill()
         start(made, "telco")
         made.ended(bank=0, telco=0)
@@ -78,8 +82,7 @@ def test_nobody_compares_twice_in_one_start(tmp_path: Path, party: str) -> None:
         for each in TWO.parties:
             made.run(each).mkdir()  # for its log, on which it stops
         made.stop_at(party, "ids")
-        for each in TWO.parties:
-            start(made, each)
+        start_both(made)
         made.stopped(party).kill()
         start(made, party)
         said = made.ended(**{party: 3, other: 2})
@@ -95,8 +98,7 @@ def test_a_party_that_missed_the_end_is_told(tmp_path: Path) -> None:
         for each in TWO.parties:
             made.run(each).mkdir()
         made.stop_at("telco", "finished")
-        for each in TWO.parties:
-            start(made, each)
+        start_both(made)
         made.stopped("telco").kill()
         start(made, "telco")
         said = made.ended(bank=0, telco=2)
@@ -124,22 +126,19 @@ def test_what_goes_wrong(tmp_path: Path) -> None:
         assert "'telco'" in said["bank"]
         assert "80 ids" in said["bank"]
         made.edit("telco.csv", "c000", "C000")
-        start(made, "bank")
-        start(made, "telco")
+        start_both(made)
         said = made.ended(bank=2, telco=2)
         assert "in lower case" in said["bank"]
         assert "in lower case" in said["telco"]
         made.edit("telco.csv", "C00017", "C00018")
-        start(made, "bank")
-        start(made, "telco")
+        start_both(made)
         said = made.ended(bank=3, telco=2)
         assert "table (code 'values')" in said["bank"]
         assert "c000" not in made.told()
         assert "labels are alike" not in made.told()
         text = (made.folder / "bank.csv").read_text().replace(",0\n", ",1\n")
         (made.folder / "bank.csv").write_text(text)
-        start(made, "bank")
-        start(made, "telco")
+        start_both(made)
         made.ended(bank=3, telco=2)
         assert "labels are alike" in made.told()
         assert not [*made.folder.glob("*.parquet")]

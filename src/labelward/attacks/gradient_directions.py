@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import cluster_features, kmeans, kmeans_seed, validate_classes, validate_rows
-from labelward.attacks.nets.view_gradients import gradients_by_row, require_passive_view
+from labelward.attacks.nets.view_gradients import gradients_by_row, require_passive_view, unit_rows
 from labelward.messages.handshake import Hello
 from labelward.metrics.registry import Metric
 from labelward.parameters import PositiveInt
@@ -120,7 +120,7 @@ def _clusters(gradients: Floats, classes: int, seed: int) -> NDArray[np.int64]:
     _, sizes, axes = np.linalg.svd(gradients, full_matrices=False)
     if classes > 2 and (len(sizes) < 2 or sizes[1] < _ONE_DIRECTION * sizes[0]):
         return _equal_groups(gradients @ axes[0], classes)
-    return kmeans(_unit(gradients @ axes[: max(classes - 1, 1)].T), classes, seed)
+    return kmeans(unit_rows(gradients @ axes[: max(classes - 1, 1)].T), classes, seed)
 
 
 def _equal_groups(lengths: Floats, groups: int) -> NDArray[np.int64]:
@@ -151,11 +151,6 @@ def _names(gradients: Floats, clusters: NDArray[np.int64], top: Floats) -> NDArr
     """Return the class of each cluster: that of the nearest direction in the mean, each class once."""
     from scipy.optimize import linear_sum_assignment
 
-    near = _unit(gradients) @ _unit(top.mean(axis=0) - top).T
+    near = unit_rows(gradients) @ unit_rows(top.mean(axis=0) - top).T
     sums = np.stack([near[clusters == cluster].sum(axis=0) for cluster in range(len(top))])
     return np.asarray(linear_sum_assignment(sums, maximize=True)[1], np.int64)
-
-
-def _unit(values: Floats) -> Floats:
-    lengths = np.linalg.norm(values, axis=1, keepdims=True)
-    return np.asarray(values / np.where(lengths > 0, lengths, 1.0))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import cluster_features, kmeans, kmeans_seed, validate_classes, validate_rows
 from labelward.attacks.known_label_models import checked_known, fit_logistic
-from labelward.attacks.nets.view_gradients import gradients_by_epoch, require_passive_view
+from labelward.attacks.nets.view_gradients import gradients_by_epoch, require_passive_view, unit_rows
 from labelward.metrics.registry import BALANCED
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
@@ -53,7 +53,7 @@ class _Trajectories(Attack):
             return np.zeros((view.rows, 0)), np.zeros(view.rows, dtype=np.bool_)
         most = self.components or 2 * classes
         seen = np.any([np.any(each != 0, axis=1) for each in epochs], axis=0)
-        return _components(np.hstack([_components(_unit(each), most) for each in epochs]), most), seen
+        return _components(np.hstack([_components(unit_rows(_finite(each)), most) for each in epochs]), most), seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +149,6 @@ def _components(values: Floats, most: int) -> Floats:
     return np.asarray(centered @ axes[:, ::-1])
 
 
-def _unit(values: Floats) -> Floats:
-    """Return rows of length 1; zeros where a row has no gradient, or one that has left the numbers."""
-    finite = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0.0)
-    lengths = np.linalg.norm(finite, axis=1, keepdims=True)
-    return np.asarray(finite / np.where(lengths > 0, lengths, 1.0))
+def _finite(values: Floats) -> Floats:
+    """Return the rows, with zeros in place of a gradient that has left the numbers."""
+    return np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0.0)

@@ -95,9 +95,8 @@ def with_standing(job: Job, rows: int, classes: int) -> tuple[ComponentSpec, ...
     from labelward.attacks import ATTACKS, STANDING
 
     standing = [STANDING] if classes and job.data.split != "reference" else []
-    defended = {each.kind for variant in job.defenses for each in variant.chain}
-    if job.run.record == "digests":
-        defended = set()
+    variants = () if job.run.record == "digests" else job.defenses  # whose answers read gradients
+    defended = {each.kind for variant in variants for each in variant.chain}
     for kind, each in ATTACKS.classes().items():
         told = each.needs or (each.reads_directions and job.constrained) or defended & {*each.answers}
         if told and each.behavior is Attack.behavior and _reads(kind, job.model.as_dict(), rows, classes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from labelward.data.tables import read_ids, read_table
 from labelward.errors import HandshakeError, JobError, PeerError
@@ -18,6 +19,9 @@ from labelward.party.transcript import Transcript
 from labelward.runs.secure_files import atomic_write
 from labelward.runs.worker_process import worker_pool
 from labelward.transport.base import Transport
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def align_as_party(
@@ -55,19 +59,10 @@ def align_as_party(
         OutputError: the file cannot be written.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     require_party(job, party)
-    section = job.party(party)
-    keys, column = (job.data, job.data.id) if section.table is None else (section, section.id)
-    if column is None:
-        raise JobError("required to align rows: the column of row ids", code="missing", field="[data] id")
-    rows = read_table(table, text=[column, *keys.text, *keys.hashed], form=keys.form)
-    place = f"party {party!r}, table {str(table)!r}"
-    ids = read_ids(rows, column, place).tolist()
-    if section.label in rows.column_names and pc.count_distinct(rows[section.label]).as_py() == 1:
-        warn(f"{place}: all labels are alike, so whoever is aligned with this table learns them; bring all rows")
+    rows, ids = _read(job, party, table, warn)
     topology = alignment_topology(*(each.name for each in job.parties))
     session = FederationSession(topology=topology, masks=RowMasks.in_order(0, 0, 0))
     found: list[int] = []
@@ -100,6 +95,22 @@ def align_as_party(
             raise HandshakeError(f"{reason}; start again at all parties", code="other-run", value=session.coordinator)
     log("aligned", {"rows": found[0], "of": len(ids)})
     return found[0], len(ids)
+
+
+def _read(job: Job, party: str, path: Path, warn: Warn) -> tuple[pa.Table, list[str]]:
+    """Return a party's table with all its columns, and its ids; warn where its labels are all alike."""
+    import pyarrow.compute as pc
+
+    section = job.party(party)
+    keys, column = (job.data, job.data.id) if section.table is None else (section, section.id)
+    if column is None:
+        raise JobError("required to align rows: the column of row ids", code="missing", field="[data] id")
+    table = read_table(path, text=[column, *keys.text, *keys.hashed], form=keys.form)
+    place = f"party {party!r}, table {str(path)!r}"
+    ids = read_ids(table, column, place).tolist()
+    if section.label in table.column_names and pc.count_distinct(table[section.label]).as_py() == 1:
+        warn(f"{place}: all labels are alike, so whoever is aligned with this table learns them; bring all rows")
+    return table, ids
 
 
 def _compared(error: PeerError) -> HandshakeError:

@@ -95,7 +95,8 @@ def align_active(ctx: Context, ids: Sequence[str], most: int, pool: Executor | N
     found = {each.peer: each.common() for each in comparisons}
     common = reduce(np.intersect1d, (mine for mine, _ in found.values()))
     chosen = own.positions(common)
-    same = {each.peer: _Equality.drawn(ctx, own.nonce, ids, chosen) for each in comparisons}
+    digest = _digest_common(nonce, ids, chosen)
+    same = {peer: _Equality.drawn(ctx, digest) for peer in ctx.peers}
     for each in comparisons:
         mine, theirs = found[each.peer]
         told = np.zeros(each.rows, dtype=np.bool_)
@@ -103,7 +104,7 @@ def align_active(ctx: Context, ids: Sequence[str], most: int, pool: Executor | N
         point = same[each.peer].point if len(chosen) else b""
         ctx.send(each.peer, CommonRows(RowMask.pack(told), point), _STEP)
     if not len(chosen):
-        _refuse_all(ctx, lambda: refuse_rows(ctx, ctx.peers[0], ids, comparisons[0].rows, own.nonce, _NEED))
+        _refuse_all(ctx, lambda: refuse_rows(ctx, ctx.peers[0], ids, comparisons[0].rows, nonce, _NEED))
     for peer in ctx.peers:
         proof = ctx.recv(peer, CommonRowsProof, _STEP)
         product = same[peer].product(peer, proof, proof.point)
@@ -134,7 +135,7 @@ def align_passive(ctx: Context, ids: Sequence[str], most: int, pool: Executor | 
     if not len(common):
         _refuse_all(ctx, lambda: answer_refusal(ctx, ids, rows, own.nonce))
     chosen = own.positions(common)
-    same = _Equality.drawn(ctx, own.nonce, ids, chosen)
+    same = _Equality.drawn(ctx, _digest_common(own.nonce, ids, chosen))
     product = same.product(ctx.active, told, told.point)
     ctx.send(ctx.active, CommonRowsProof(same.point, bound(own.nonce, product, ctx.party)), _STEP)
     agreed = ctx.recv(ctx.active, CommonRowsAgreed, _STEP)
@@ -184,10 +185,9 @@ class _Equality:
     point: bytes
 
     @classmethod
-    def drawn(cls, ctx: Context, nonce: bytes, ids: Sequence[str], chosen: Positions) -> _Equality:
-        """Draw a secret for the digest of the chosen ids."""
+    def drawn(cls, ctx: Context, digest: bytes) -> _Equality:
+        """Draw a secret for the digest of the common ids."""
         blinding = IdBlinding(ctx.protection.bytes(POINT))
-        digest = digest_ids(nonce, sorted(ids[position] for position in chosen.tolist()))
         return cls(blinding=blinding, point=blinding.blind([digest])[0])
 
     def product(self, peer: str, message: CommonRows | CommonRowsProof, point: bytes) -> bytes:
@@ -195,40 +195,32 @@ class _Equality:
         return _again(self.blinding, peer, message, point, 1, _STEP)[0]
 
 
-@dataclass(kw_only=True)
-class _Points:
-    """Points of a party's ids, blinded by both."""
-
-    blocks: list[bytes] = field(default_factory=list)
-
-    def add(self, points: Sequence[bytes]) -> None:
-        self.blocks.append(b"".join(points))
-
-    def array(self) -> NDArray[np.bytes_]:
-        return np.frombuffer(b"".join(self.blocks), dtype=f"S{POINT}")
-
-
 @dataclass
 class _Comparison:
-    """The active party's comparison with one peer, which brings so many rows."""
+    """The active party's comparison with one peer, which brings so many rows.
+
+    Attributes:
+        mine, theirs: points of the ids of each, blinded by both, in blocks as they were sent.
+    """
 
     peer: str
     rows: int
-    mine: _Points = field(default_factory=_Points)
-    theirs: _Points = field(default_factory=_Points)
+    mine: list[bytes] = field(default_factory=list)
+    theirs: list[bytes] = field(default_factory=list)
 
     def receive(self, ctx: Context, own: _BlindedIds, number: int, sent: int) -> None:
         """Receive the peer's answers to a block of so many own points, and its own block."""
         if sent:
             answer = ctx.recv(self.peer, AlignmentAnswers, (number,))
             _require_length(self.peer, answer, answer.points, sent, (number,))
-            self.mine.blocks.append(answer.points)
+            self.mine.append(answer.points)
         if expected := _length(self.rows, number):
-            self.theirs.add(_blinded_again(own.blinding, ctx, self.peer, number, expected))
+            self.theirs.append(b"".join(_blinded_again(own.blinding, ctx, self.peer, number, expected)))
 
     def common(self) -> tuple[Positions, Positions]:
         """Return for each id of both its place among the own ones as they were sent, and among the peer's."""
-        _, mine, theirs = np.intersect1d(self.mine.array(), self.theirs.array(), return_indices=True)
+        own, others = (np.frombuffer(b"".join(each), dtype=f"S{POINT}") for each in (self.mine, self.theirs))
+        _, mine, theirs = np.intersect1d(own, others, return_indices=True)
         return mine, theirs
 
 
@@ -282,6 +274,10 @@ def _stated(peer: str, start: AlignmentStart, most: int) -> int:
         reason = f"brings {start.rows} ids where this party takes 1 to {most}"
         raise wrong_message(peer, "AlignmentStart", reason, _STEP, value=start.rows)
     return start.rows
+
+
+def _digest_common(nonce: bytes, ids: Sequence[str], chosen: Positions) -> bytes:
+    return digest_ids(nonce, sorted(ids[position] for position in chosen.tolist()))
 
 
 def _pool_for(sizes: Sequence[int], pool: Executor | None) -> Executor | None:

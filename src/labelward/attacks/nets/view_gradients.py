@@ -89,6 +89,12 @@ def gradients_by_epoch(view: View, epochs: int | None) -> list[NDArray[np.float6
     return found
 
 
+def unit_rows(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return rows scaled to length 1; zeros stay zeros."""
+    lengths = np.linalg.norm(values, axis=1, keepdims=True)
+    return np.asarray(values / np.where(lengths > 0, lengths, 1.0))
+
+
 def gradient_batches(view: View, epochs: int) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Return rows and gradients, float64 [rows of the batch, outputs], of each batch of the first epochs, in order.
 
