@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numba
 import pytest
 
+from labelward.errors import LabelwardWarning
 from labelward.jit import _is_own, compiled, jit, watching_compilation
 
 
@@ -113,7 +114,7 @@ def test_a_folder_of_somebody_else_is_not_used(kept: Path, monkeypatch: pytest.M
     monkeypatch.setattr("os.geteuid", lambda: 4711)
     if kept.stat().st_uid == 0:
         os.chown(kept, 4712, -1)
-    with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR"):
+    with pytest.warns(LabelwardWarning, match="NUMBA_CACHE_DIR"):
         kernel = jit(_triple)
     assert kernel(4) == 12
     with pytest.raises(RuntimeError):

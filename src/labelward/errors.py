@@ -94,12 +94,16 @@ Code = Literal[
 """What is wrong, in one word; stable across versions."""
 
 
-class DataWarning(UserWarning):
-    """What was noticed in a table that can be used; a command prints it as one line."""
+class LabelwardWarning(UserWarning):
+    """What a user may want to change; a command prints it as one line, unlike the warnings of libraries."""
+
+
+class DataWarning(LabelwardWarning):
+    """What was noticed in a table that can be used."""
 
 
 class DataNote(DataWarning):
-    """How a table was read where its file leaves that open; a command prints it as one line."""
+    """How a table was read where its file leaves that open."""
 
 
 class LabelwardError(Exception):

@@ -25,7 +25,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any, Literal
 
-from labelward.errors import DependencyError
+from labelward.errors import DependencyError, LabelwardWarning
 
 Group = Literal["attacks", "defenses", "engines", "families", "tables"]
 
@@ -40,7 +40,7 @@ _NEEDED: dict[Group, tuple[str, ...]] = {
 """What the object of an entry point of a group has."""
 
 
-class ExtensionWarning(UserWarning):
+class ExtensionWarning(LabelwardWarning):
     """An installed extension that cannot be used."""
 
 

@@ -24,6 +24,8 @@ import numba
 import numpy as np
 from numba.core import event
 
+from labelward.errors import LabelwardWarning
+
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 Whole = int | np.int64
 """A number of a kernel's callee, np.int64 where it is constant: numba compiles anew for each literal number."""
@@ -108,7 +110,7 @@ def _is_own(folder: Path) -> bool:
         warnings.warn(
             f"others may write to {folder}, so compiled code is not kept there and every process compiles anew; "
             "set NUMBA_CACHE_DIR to a folder of your own",
-            RuntimeWarning,
+            LabelwardWarning,
             stacklevel=2,
         )
     return own

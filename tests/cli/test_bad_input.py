@@ -25,7 +25,7 @@ from labelward.leakage.stored_guesses import read_guess
         ({"depth = 3": 'depth = 3\nobjective = "binary"'}, ["[model] objective", "'binary'", "'binary:logistic'"]),
         ({"depth = 3": "depth = 3\nearly_stopping_rounds = 2"}, ["[model] early_stopping_rounds", "validation"]),
         ({"trees = 2": 'kind = "forest"\nreg_lambda = 2.0'}, ["[model] reg_lambda", "'forest'"]),
-        ({'label = "label"': 'label = "label"\ntask = "regression"'}, ["'id-lmid'", "regression"]),
+        ({'label = "label"': 'label = "label"\ntask = "regression"'}, ["job.toml: ", "'id-lmid'", "regression"]),
         ({"[run]": "[runs]"}, ["'runs'", "'run'"]),
         ({"depth = 3": "depth = 0"}, ["[model] depth", "0"]),
         ({'kind = "id-lmid"': 'kind = "id-lmdi"'}, ["[[defense]]", "'id-lmdi'", "'id-lmid'"]),
@@ -436,6 +436,12 @@ def test_an_alignment_never_replaces_its_table(tmp_path: Path, call: Call) -> No
         (["--background", "rows.csv"], ["--background", "--explain"]),
         (["--predict", "rows.csv", "--background", "rows.csv"], ["--background", "--explain"]),
         (["--export", "--background", "rows.csv"], ["--background", "--explain"]),
+        (["--predict", "rows.csv", "--restart"], ["--restart", "training"]),
+        (["--align", "rows.csv", "--to", "rows.parquet", "--seed", "1"], ["--seed", "training"]),
+        (["--export", "--defense", "none"], ["--defense", "training"]),
+        (["--most-ids", "9"], ["--most-ids", "--align"]),
+        (["--mode", "levels"], ["--mode", "--predict"]),
+        (["--predict", "rows.csv", "--background-rows", "9"], ["--background-rows", "--explain"]),
     ],
 )
 def test_options_of_a_party_that_need_another_one(

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 from small_jobs import Call, write_job, write_table
 
-from labelward.errors import PeerError
+from labelward.errors import LabelwardWarning, PeerError
 
 
 @pytest.mark.slow
@@ -152,6 +153,22 @@ def test_what_the_machine_refuses(
     for debug in (call("--debug", "list"), _with_variable(call, monkeypatch)):
         assert debug.exit_code == code
         assert "Traceback" in debug.stderr
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_of_libraries_are_for_who_debugs(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def complain() -> dict[str, list[object]]:
+        warnings.warn("of a library", RuntimeWarning, stacklevel=1)
+        warnings.warn("of this package", LabelwardWarning, stacklevel=1)
+        return {}
+
+    monkeypatch.setattr("labelward.federation.components.list_components", complain)
+    with warnings.catch_warnings(record=True) as shown:
+        result = call("list")
+    assert result.stderr == "warning: of this package\n"
+    assert not shown
+    with pytest.warns(RuntimeWarning, match="of a library"):
+        assert call("--debug", "list").stderr == result.stderr
 
 
 def _with_variable(call: Call, monkeypatch: pytest.MonkeyPatch) -> object:

@@ -19,10 +19,10 @@ from typer.core import TyperGroup
 from labelward.cli._output import complain, warn
 from labelward.errors import (
     DataNote,
-    DataWarning,
     EncryptionError,
     InputError,
     LabelwardError,
+    LabelwardWarning,
     OutputError,
     PolicyError,
     quoted,
@@ -73,11 +73,11 @@ def check_output_file(path: Path, *, force: bool, ending: str | tuple[str, ...] 
 
 @contextlib.contextmanager
 def prefix_job_file(job_file: Path) -> Iterator[None]:
-    """Prefix errors about a section of the job file with the name of the file."""
+    """Prefix errors about a section of the job file, or one of its defenses, with the name of the file."""
     try:
         yield
     except (InputError, PolicyError, EncryptionError) as error:
-        if not error.field.startswith("["):
+        if not error.field.startswith("[") and not isinstance(error, PolicyError):
             raise
         raise error.within(str(job_file)) from error
 
@@ -96,25 +96,29 @@ class ErrorHandlingGroup(TyperGroup):
         """Run the command and report errors."""
         try:
             with whole_interrupts(), warnings.catch_warnings():
-                warnings.showwarning = partial(_show_warning, warnings.showwarning)
+                warnings.showwarning = partial(_show_warning, warnings.showwarning if _debugs(ctx) else None)
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             fail("no partial files were left behind", 2, "interrupted")
         except (LabelwardError, MemoryError, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise  # the reader of stdout closed the pipe; typer exits silently
-            if ctx.params.get("debug") or os.environ.get(DEBUG_VARIABLE, "0") not in ("", "0"):
+            if _debugs(ctx):
                 traceback.print_exc()
             fail(*_describe(error))
 
 
+def _debugs(ctx: Any) -> bool:
+    return bool(ctx.params.get("debug")) or os.environ.get(DEBUG_VARIABLE, "0") not in ("", "0")
+
+
 def _show_warning(
-    show: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any, **options: Any
+    show: Callable[..., None] | None, message: Warning | str, category: type[Warning], *place: Any, **options: Any
 ) -> None:
-    """Print a warning of a table as commands do, and any other as Python does."""
-    if issubclass(category, DataWarning):
+    """Print a warning of this package as commands do, and that of a library, if at all, as Python does."""
+    if issubclass(category, LabelwardWarning):
         warn(str(message), "note" if issubclass(category, DataNote) else "warning")
-    else:
+    elif show is not None:
         show(message, category, *place, **options)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 def party_command(
+    context: typer.Context,
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="Job file with a network section.")],
     name: Annotated[str, typer.Option("--as", metavar="NAME", help="This party's name in the job.")],
     out: Annotated[
@@ -108,12 +109,9 @@ def party_command(
 
     folder = out or job_file.with_name(f"{job_file.stem}-{name}")
     purpose = _purpose(aligned, rows, explained, export=export)
-    if purpose == "train" and result is not None:
-        raise InputError("needs --align, --predict, --explain or --export; add one", code="conflict", field="--to")
+    _check_options(context, purpose)
     if purpose == "align" and result is None:
         raise InputError("--align needs it: the file for the common rows", code="missing", field="--to")
-    if purpose != "explain" and background is not None:
-        raise InputError("needs --explain; add it", code="conflict", field="--background")
     with RunLog(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as log, _log_end(log), prefix_job_file(job_file):
         notice = EarlyNotice(job_file=job_file, party=name, purpose=purpose, folder=folder, log=log)
         with notice.until_joined() as join:
@@ -139,6 +137,18 @@ def party_command(
             _train(job, name, folder, log, join, seed=chosen, variant=defense, repeat=own, force=force, restart=restart)
 
 
+_OF_PURPOSE: dict[str, tuple[Purpose, ...]] = {
+    "seed": ("train",),
+    "defense": ("train",),
+    "repeat": ("train",),
+    "restart": ("train",),
+    "most_ids": ("align",),
+    "mode": ("predict",),
+    "background": ("explain",),
+    "background_rows": ("explain",),
+    "result": ("align", "predict", "explain", "export"),
+}
+"""What reads the options that not everything reads."""
 _ENDINGS: dict[str, str | tuple[str, ...]] = {
     "train": "",
     "align": ".parquet",
@@ -164,6 +174,18 @@ def _purpose(aligned: Path | None, rows: Path | None, explained: Path | None, *,
             f"give one of {' and '.join(f'--{each}' for each in chosen)}", code="conflict", value=tuple(chosen)
         )
     return chosen[0] if chosen else "train"
+
+
+def _check_options(context: typer.Context, purpose: Purpose) -> None:
+    """Refuse options that what is asked for does not read."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        takers, source = _OF_PURPOSE.get(name, (purpose,)), context.get_parameter_source(name)
+        if purpose in takers or source is None or source.name != "COMMANDLINE":
+            continue
+        needed = " or ".join(f"--{each}" for each in takers)
+        reason = "is for training; leave it out" if takers == ("train",) else f"needs {needed}; add it"
+        raise InputError(reason, code="conflict", field=parameter.opts[0])
 
 
 def _align(job: Job, name: str, tables: tuple[Path, Path], most: int, log: RunLog, join: Join) -> None:
