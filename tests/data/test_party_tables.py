@@ -109,7 +109,12 @@ def job_of(case: Case, folder: Path, here: tuple[str, ...]) -> Job:
     """Return the job file of those whose tables are here."""
     bank = {"table": str(folder / "bank.parquet"), "id": "customer", "label": "label"}
     bank |= {"weight": "weight"} if case.weighted else {"columns": ["balance", "branch"]}
-    telco = {"table": str(folder / "telco.parquet"), "id": "who", "monotone": {"minutes": 1}}
+    telco = {
+        "table": str(folder / "telco.parquet"),
+        "id": "who",
+        "monotone": {"minutes": 1},
+        "edges": {"minutes": [0.5]},
+    }
     data = {"categories": case.categories}
     if "bank" in here:
         data |= {"task": case.task, "validation_size": case.validation}
@@ -275,6 +280,14 @@ def hold(job: Job, party: str = "telco") -> None:
             "columns",
             "party 'telco': monotone",
             "x",
+            "",
+        ),
+        (
+            {"who": range(4), "x": range(4)},
+            {"edges": {"z": [1.0]}},
+            "columns",
+            "[parties.telco] edges",
+            "z",
             "",
         ),
         ({"who": range(4)}, {}, "columns", "party 'telco'", None, ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from labelward.attacks.base import AuxiliaryKnowledge
 from labelward.attacks.id2graph import ID2Graph
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import VerticalDataset, load_dataset
-from labelward.errors import JobError, LabelwardError, PeerError
-from labelward.federation.components import make_engine, model_family, with_defaults
+from labelward.errors import DataError, JobError, LabelwardError, PeerError
+from labelward.federation.components import check_job, make_engine, model_family, with_defaults
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.simulation import SimulationResult, simulate_job
 from labelward.job import parse_job
@@ -31,14 +32,16 @@ from labelward.rng import PrivateSeed
 from refusals import refused
 from released import released
 
+Edges = dict[str, list[float]]
 PARTIES = {"active": 0.3, "clinic": 0.4, "shop": 0.3}
 
 
-def trained(seed: int = 1, table: str = "breast_cancer", **model: Any) -> tuple[VerticalDataset, SimulationResult, Any]:
-    label = {"label": "label"} if table.endswith(".csv") else {}
-    job = with_defaults(
-        parse_job({"data": {"table": table, **label}, "parties": PARTIES, "model": {"kind": "federboost", **model}})
-    )
+def trained(
+    seed: int = 1, table: str = "breast_cancer", edges: Edges | None = None, parties: Any = PARTIES, **model: Any
+) -> tuple[VerticalDataset, SimulationResult, Any]:
+    source: dict[str, Any] = {"table": table, "edges": edges or {}}
+    source |= {"label": "label"} if table.endswith(".csv") else {}
+    job = with_defaults(parse_job({"data": source, "parties": parties, "model": {"kind": "federboost", **model}}))
     data = load_dataset(job, seed, private={party: PrivateSeed(party.encode().ljust(32)) for party in PARTIES})
     family = model_family(job.model)
     family.check(data, {})
@@ -166,22 +169,29 @@ def test_edges_depend_on_the_number_of_values_alone() -> None:
             before = edges
 
 
-@pytest.mark.parametrize("kind", ["differ", "gaps", "equal", "categories"])
+@pytest.mark.parametrize("kind", ["differ", "gaps", "equal", "categories", "stated"])
 def test_a_cell_moves_no_more_rows_than_stated(kind: str) -> None:
     """Of pairs that differ in one cell, with as many buckets; the number is reached, but for equal values."""
     rng = np.random.default_rng(0)
     reached, categories = 0, {0: 4} if kind == "categories" else {}
+    edges = {0: (0.5, 2.0, 30.0)} if kind == "stated" else {}
     for _ in range(1000):
         rows, bins = int(rng.integers(4, 40)), int(rng.integers(2, 8))
         x = rng.permutation(rows).astype(np.float64)
         if kind == "gaps":
             x[rng.choice(rows, 2, replace=False)] = np.nan
-        elif kind != "differ":
+        elif kind not in ("differ", "stated"):
             x %= 4
         other = x.copy()
-        choices = {"differ": (-1, rows), "gaps": (np.nan, -1, rows), "equal": (-1, 1, 4), "categories": (0, 1, 2, 3)}
+        choices = {
+            "stated": (-1, 1, 2, 30, 31),
+            "differ": (-1, rows),
+            "gaps": (np.nan, -1, rows),
+            "equal": (-1, 1, 4),
+            "categories": (0, 1, 2, 3),
+        }
         other[np.flatnonzero(~np.isnan(x))[rng.integers(2)]] = rng.choice(np.array(choices[kind], dtype=np.float64))
-        one, two = (OwnColumns(each[:, None], categories, bins, np.arange(1)) for each in (x, other))
+        one, two = (OwnColumns(each[:, None], categories, bins, np.arange(1), edges) for each in (x, other))
         if one.sizes[0] != two.sizes[0]:
             continue
         (stated,), moved = most_moved(one, x[:, None]), int((one.codes != two.codes).sum())
@@ -221,6 +231,94 @@ def test_who_knows_all_other_cells_exceeds_epsilon_given_edges_but_not_the_state
     error = math.sqrt(given * (1 - given) / draws)
     assert right / draws > given + min(3 * error, (1 - given) / 2)
     assert right / draws <= whole + 3 * math.sqrt(whole * (1 - whole) / draws)
+
+
+def stated_edges(seed: int = 1, count: int = 3) -> Edges:
+    """Edges of all columns, as a domain would give them: equal parts of a range that is not that of the rows."""
+    data, *_ = trained(seed)
+    return {
+        name: np.linspace(-0.1, 1.5 * np.abs(column).max(), count + 2)[1:-1].tolist()
+        for party in data.parties
+        for name, column in zip(party.columns, party.train.T, strict=True)
+    }
+
+
+def test_stated_edges_give_the_joined_model_of_their_buckets() -> None:
+    edges = stated_edges(count=9)
+    data, ended, family = trained(edges=edges, min_node_rows=2, depth=4)
+    np.testing.assert_array_equal(ended.margins, family.pooled(data, data.parties, seed=1, precision=30))
+    assert np.ptp(ended.margins) > 1
+    for name, party in zip(PARTIES, data.parties, strict=True):
+        for record in ended.shares[name].own:
+            assert record.threshold in (*edges[party.columns[record.column]], np.inf)
+
+
+def test_with_stated_edges_epsilon_is_that_of_a_cell() -> None:
+    """Whatever the rows are, the buckets are as many, so that a cell changes what is sent of its own row alone."""
+    data, ended, _ = trained(edges=stated_edges(), epsilon=2.0)
+    for sent in ended.views["active"].received(ColumnCodes):
+        assert set(sent.message.sizes) == {4}
+    for name, party in list(zip(PARTIES, data.parties, strict=True))[1:]:
+        (account,) = [each for each in ended.views[name].applied() if each.get("kind") == "noisy-buckets"]
+        assert account["epsilon_of_a_cell"] == account["epsilon_of_a_cell_given_edges"] == 2.0
+        assert account["epsilon_of_a_row"] == account["epsilon_of_a_row_given_edges"] == 2.0 * len(party.columns)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_who_knows_all_other_cells_stays_below_epsilon_with_stated_edges(epsilon: float) -> None:
+    """As the test above, of the lowest value and the highest: the likelihood ratio is e^ε at most."""
+    rng, x = np.random.default_rng(0), np.sort(np.random.default_rng(1).normal(size=100))
+    owns = [
+        OwnColumns(each[:, None], {}, 32, np.arange(1), {0: (-0.5, 0.5)}) for each in (x, np.where(x == x[0], 10.0, x))
+    ]
+    assert (owns[0].codes != owns[1].codes).sum() == 1
+    keep = math.exp(epsilon) / (math.exp(epsilon) + 2)
+    odds, right, draws = [math.log((1 - keep) / 2), math.log(keep)], 0.0, 2000
+    for number in range(draws):
+
+        class At:
+            private, seed = PrivateSeed(rng.bytes(32)), 1
+
+        noisy = noisy_buckets(owns[number % 2], epsilon, At())  # type: ignore[arg-type]
+        first, second = (sum(odds[int(same)] for same in (noisy == each.codes).ravel()) for each in owns)
+        assert abs(first - second) <= epsilon + 1e-9
+        right += 0.5 if first == second else (second > first) == bool(number % 2)
+    expected = keep + (1 - keep) / 4  # of three buckets the third one says nothing
+    assert abs(right / draws - expected) < 3 * math.sqrt(expected * (1 - expected) / draws)
+    assert expected < math.exp(epsilon) / (1 + math.exp(epsilon))
+
+
+@pytest.mark.parametrize(
+    ("edges", "model", "error", "code"),
+    [
+        ({"x0": [1.0]}, {}, DataError, "values"),
+        ({"color": [1.0]}, {}, DataError, "columns"),
+        ({"x9": [1.0]}, {}, DataError, "columns"),
+        ({"w": [0.1, 0.2, 0.3, 0.4]}, {"epsilon": 2.0}, DataError, "range"),
+        ({"w": list(range(1000))}, {}, DataError, "range"),
+        ({"w": [2.0, 1.0]}, {}, JobError, "range"),
+        ({"w": []}, {}, JobError, "range"),
+        ({"w": ["a"]}, {}, JobError, "type"),
+        ({"w": [True]}, {}, JobError, "type"),
+        ({"w": [math.inf]}, {}, JobError, "type"),
+        ({"label": [0.5]}, {}, JobError, "conflict"),
+    ],
+)
+def test_edges_that_cannot_be(edges: Any, model: dict[str, Any], error: type[LabelwardError], code: str) -> None:
+    parties = {"active": ["x0"], "clinic": ["x1", "color"], "shop": ["w"]}
+    lines = Path("made.csv").read_text(encoding="utf-8").splitlines()
+    full = [f"{line},{'w' if not at else at / 300}" for at, line in enumerate(lines)]
+    Path("made.csv").write_text("\n".join(full) + "\n", encoding="utf-8")
+    with pytest.raises(error) as caught:
+        trained(table="made.csv", edges=edges, parties=parties, **model)
+    assert caught.value.code == code
+    assert "edges" in caught.value.field
+
+
+def test_edges_are_for_a_model_that_has_them() -> None:
+    tables = {"data": {"table": "breast_cancer", "edges": {"mean radius": [10.0]}}, "parties": PARTIES}
+    with refused(JobError, "unsupported", field="[data] edges"):
+        check_job(with_defaults(parse_job({**tables, "model": {"kind": "secureboost"}})))
 
 
 def test_attacks_read_the_sides_of_own_splits() -> None:

@@ -1,11 +1,11 @@
-"""Column partition: the columns of each party, assigned by list or share, or those of its own table; monotone ones."""
+"""Column partition: the columns of each party, assigned by list or share, or those of its own table."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ from labelward.data.tables import find_column
 from labelward.errors import DataError
 from labelward.job import Job, PartySection
 
+ByColumn = Literal["monotone", "edges"]
+BY_COLUMN: tuple[ByColumn, ...] = ("monotone", "edges")
+"""Keys of ``[data]`` and of parties that say something by column."""
 _IMPORTANCE_ROWS = 10_000
 _NEIGHBORS = 3
 _ROUNDING = 1e-9  # 0.29 × 100 is 28.999999999999996 in floating point, and means 29 columns
@@ -190,47 +193,53 @@ def _shuffled(columns: list[str], seed: int, *, reference: bool) -> list[str]:
     return [columns[position] for position in rng.learning(seed, "", 0, "columns").permutation(len(columns))]
 
 
-def assigned_monotone(job: Job, table: pa.Table, assigned: Sequence[Sequence[str]]) -> tuple[Mapping[str, int], ...]:
-    """Return each party's part of ``[data] monotone``: 1 or -1 by column.
+def assigned_values(
+    job: Job, table: pa.Table, assigned: Sequence[Sequence[str]], key: ByColumn
+) -> tuple[Mapping[str, Any], ...]:
+    """Return each party's part of what ``[data]`` says by column.
 
     Args:
         job: a job with a common table.
-        assigned: columns of each party; with shares, a constrained column may be assigned to none.
+        assigned: columns of each party; with shares, a column of the table may be assigned to none.
+        key: ``"monotone"`` or ``"edges"``.
 
     Raises:
         DataError: a column does not exist, or no party lists it.
     """
-    wanted = job.data.monotone
+    wanted = getattr(job.data, key)
     for column in wanted:
-        find_column(table, column, "[data] monotone")
+        find_column(table, column, f"[data] {key}")
         if job.active.share is None and not any(column in columns for columns in assigned):
             raise DataError(
-                f"column {column!r} is listed by no party", code="columns", field="[data] monotone", value=column
+                f"column {column!r} is listed by no party", code="columns", field=f"[data] {key}", value=column
             )
     return tuple({column: wanted[column] for column in columns if column in wanted} for columns in assigned)
 
 
-def party_monotone(parties: Sequence[PartySection], assigned: Sequence[Sequence[str]]) -> tuple[Mapping[str, int], ...]:
-    """Return the directions of each party's columns, of parties with their own tables.
+def party_values(
+    parties: Sequence[PartySection], assigned: Sequence[Sequence[str]], key: ByColumn
+) -> tuple[Mapping[str, Any], ...]:
+    """Return what the section of each party says by column, of parties with their own tables.
 
     Args:
         parties: all parties of a simulation, or the one whose data are on this machine.
         assigned: columns of each party.
+        key: ``"monotone"`` or ``"edges"``.
 
     Raises:
-        DataError: a party constrains a column that is not its own; names the party that has it, if known.
+        DataError: a party names a column that is not its own; names the party that has it, if known.
     """
     for party, columns in zip(parties, assigned, strict=True):
-        for column in party.monotone:
+        for column in getattr(party, key):
             if column not in columns:
                 holders = [one.name for one, those in zip(parties, assigned, strict=True) if column in those]
                 owner = f"party {holders[0]!r} has it" if holders else "no party has it"
                 raise DataError(
                     f"column {column!r} is not among the columns of {party.name!r}"
                     + (f" ({owner})" if len(parties) > 1 else "")
-                    + "; a party may constrain only its own columns",
+                    + "; a party may name only its own columns",
                     code="columns",
-                    field=f"[parties.{party.name}] monotone",
+                    field=f"[parties.{party.name}] {key}",
                     value=column,
                 )
-    return tuple(party.monotone for party in parties)
+    return tuple(getattr(party, key) for party in parties)

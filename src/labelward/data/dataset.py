@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,7 @@ class PartyDataset:
         categories: categories of each categorical column, by position of the column; a code is an index. Only training
             and validation rows define categories: another category of a test row has the code -1.
         monotone: 1 or -1 by position of a column: predictions may only rise, or only fall, with it.
+        edges: by position of a column where its buckets end, whatever its rows are.
         private: seed of draws that no other party may repeat.
         unaligned: rows that no other party holds, at the active party; None: none.
     """
@@ -57,6 +58,7 @@ class PartyDataset:
     test: Floats  # [m, F]
     categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     monotone: Mapping[int, int] = field(default_factory=dict)
+    edges: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     dates: frozenset[str] = frozenset()  # names of the columns that hold dates or times
     private: PrivateSeed = field(default_factory=PrivateSeed.drawn, repr=False)
     unaligned: OwnRows | None = None
@@ -190,10 +192,25 @@ def default_task(table: str | None) -> Literal["classification", "regression"]:
     return "regression" if entry is not None and entry.task == "regression" else "classification"
 
 
+class OwnSource(NamedTuple):
+    """Of what a party's columns are encoded.
+
+    Attributes:
+        columns: the party's, in the table.
+        directions: of monotone columns.
+        edges: of columns with stated buckets.
+    """
+
+    table: pa.Table
+    columns: Sequence[str]
+    directions: Mapping[str, int]
+    edges: Mapping[str, tuple[float, ...]]
+
+
 def encode_columns(
     job: Job,
     name: str,
-    source: tuple[pa.Table, Sequence[str], Mapping[str, int]],
+    source: OwnSource,
     sides: DataSplit,
     private: PrivateSeed,
 ) -> PartyDataset:
@@ -201,23 +218,23 @@ def encode_columns(
 
     Args:
         job: its encoding of categories.
-        source: the table, the party's columns in it, and the directions of its monotone columns.
         sides: positions of the rows in the table.
 
     Raises:
-        DataError: a column or value is not valid, a passive party has no column, or a monotone column is categorical.
+        DataError: a column or value is not valid, a passive party has no column, or one that must have
+            an order is categorical.
     """
-    table, columns, directions = source
+    table, columns, directions, edges = source
     place = f"party {name!r}"
     seen = np.concatenate([sides.train, sides.validation])
     hashed = (*job.data.hashed, *job.party(name).hashed)
     known = fit_encoding(
         table, columns, place, style=job.data.categories, buckets=job.data.buckets, hashed=hashed, rows=seen
     )
-    for column in directions:
+    for key, column in [*(("monotone", each) for each in directions), *(("edges", each) for each in edges)]:
         if column not in known.names or column in known.categories:
             reason = f"column {column!r} is categorical, and categories have no order; remove it"
-            raise DataError(reason, code="columns", field=f"{place}: monotone", value=column)
+            raise DataError(reason, code="columns", field=f"{place}: {key}", value=column)
     if name not in (job.active.name, job.dealer) and not known.names:
         raise DataError(
             "no column has more than one category, and a passive party needs one", code="columns", field=place
@@ -231,6 +248,7 @@ def encode_columns(
         test=test,
         categories={known.names.index(column): names for column, names in known.categories.items()},
         monotone={known.names.index(column): direction for column, direction in directions.items()},
+        edges={known.names.index(column): own for column, own in edges.items()},
         dates=known.dates or frozenset(),
         private=private,
     )

@@ -10,9 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from labelward.data import catalog
-from labelward.data.column_partition import assign_columns, assigned_monotone, check_disjoint, rank_by_information
+from labelward.data.column_partition import (
+    BY_COLUMN,
+    assign_columns,
+    assigned_values,
+    check_disjoint,
+    rank_by_information,
+)
 from labelward.data.content import image_columns, text_columns
-from labelward.data.dataset import VerticalDataset, assemble_dataset, encode_all, encode_columns, read_labels
+from labelward.data.dataset import OwnSource, VerticalDataset, assemble_dataset, encode_all, encode_columns, read_labels
 from labelward.data.label_holders import deal_labels
 from labelward.data.party_tables import join_tables, read_party_source, sort_by_id
 from labelward.data.splitting import DataSplit, check_split, published_split, split_rows
@@ -142,10 +148,10 @@ def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[
     assigned = assign_columns(job, seed, table, ranked, width=source.width)
     if any(party.drop for party in job.parties):
         check_disjoint(job, assigned)
-    constraints = assigned_monotone(job, table, assigned)
+    stated = [assigned_values(job, table, assigned, key) for key in BY_COLUMN]
     parties = encode_all(
-        partial(encode_columns, job, party.name, (table, columns, directions), sides, private[party.name])
-        for party, columns, directions in zip(job.parties, assigned, constraints, strict=True)
+        partial(encode_columns, job, party.name, OwnSource(table, columns, *own), sides, private[party.name])
+        for party, columns, *own in zip(job.parties, assigned, *stated, strict=True)
     )
     if len(apart):
         parties = (with_unaligned(parties[0], whole.take(pa.array(apart)), told.at(apart)), *parties[1:])

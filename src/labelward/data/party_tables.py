@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from labelward.data.column_partition import check_disjoint, party_columns, party_monotone
+from labelward.data.column_partition import BY_COLUMN, check_disjoint, party_columns, party_values
 from labelward.data.dataset import (
+    OwnSource,
     PartyDataset,
     VerticalDataset,
     assemble_dataset,
@@ -90,8 +91,8 @@ def encode_party(job: Job, own: PartyTable, split: DataSplit, private: PrivateSe
         DataError: a column or value is not valid.
     """
     columns = party_columns(job, own.party, own.table)
-    (directions,) = party_monotone([own.party], [columns])
-    return encode_columns(job, own.party.name, (own.table, columns, directions), split, private)
+    (directions,), (edges,) = (party_values([own.party], [columns], key) for key in BY_COLUMN)
+    return encode_columns(job, own.party.name, OwnSource(own.table, columns, directions, edges), split, private)
 
 
 def most_columns(job: Job, own: PartyTable) -> int:
@@ -137,7 +138,8 @@ def join_tables(
         check_same_ids("have", (first.party.name, first.ids), (own.party.name, own.ids))
     columns = [party_columns(job, own.party, own.table) for own in owns]
     check_disjoint(job, columns)
-    party_monotone(job.parties, columns)  # with all parties, so the error can name the party that has the column
+    for key in BY_COLUMN:  # with all parties, so the error can name the party that has the column
+        party_values(job.parties, columns, key)
     return _assemble(job, name, owns, seed, private)
 
 

@@ -134,6 +134,7 @@ def check_job(job: Job) -> None:
             field="[run] record",
             value=job.run.record,
         )
+    _check_edges(job, programs)
     for variant in job.variants():
         policy_chains(job, variant)
     taken: set[tuple[str, ComponentSpec]] = set()
@@ -405,6 +406,13 @@ def _check_engine_name(section: EncryptionSection) -> None:
             field="[encryption] engine",
             value=section.engine,
         )
+
+
+def _check_edges(job: Job, programs: ModelFamily[Any]) -> None:
+    """Refuse stated edges of buckets where the model has none."""
+    for section in (job.data, *job.parties):
+        if section.edges and not programs.takes_edges:
+            raise section.error("edges", f"is not for {job.model.kind!r}; remove it", code="unsupported")
 
 
 def _check_attack(attack: Attack, job: Job, programs: ModelFamily[Any]) -> None:

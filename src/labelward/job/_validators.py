@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -91,6 +93,22 @@ def check_directions(field: str, value: Any) -> FrozenDict[int]:
             reason = f"must be 1 or -1 for column {column!r}, not {direction!r}"
             raise JobError(reason, code="choice", field=field, value=direction)
     return FrozenDict(value)
+
+
+def check_edges(field: str, value: Any) -> FrozenDict[tuple[float, ...]]:
+    """Return edges of buckets, increasing numbers by column, as an immutable mapping."""
+    if not isinstance(value, Mapping):
+        reason = f"must be a table such as {{income = [20000, 50000]}}, not {value!r}"
+        raise JobError(reason, code="type", field=field, value=value)
+    for column, edges in value.items():
+        check_value(field, column, Text)
+        numbers = isinstance(edges, list | tuple) and all(
+            isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each) for each in edges
+        )
+        if not numbers or not edges or any(one >= two for one, two in itertools.pairwise(edges)):
+            reason = f"must be increasing numbers for column {column!r}, not {edges!r}"
+            raise JobError(reason, code="range" if numbers else "type", field=field, value=edges)
+    return FrozenDict({column: tuple(map(float, edges)) for column, edges in value.items()})
 
 
 def parse_bytes(field: str, value: int | str) -> int:

@@ -193,7 +193,7 @@ def _set_values(section: Any, *without: str) -> dict[str, Any]:
 
 def check_no_common_table(data: Mapping[str, Any]) -> None:
     """Refuse keys of a common table in ``[data]`` where the parties have tables of their own."""
-    hints = {key: key for key in ("weight", "monotone", "format", "drop", "text", "hashed", "positive")}
+    hints = {key: key for key in ("weight", "monotone", "format", "drop", "text", "hashed", "positive", "edges")}
     hints["aligned"] = "unaligned"
     for key in ("table", "label", "labels", *hints):
         if data.get(key):

@@ -17,6 +17,7 @@ from msgspec import Meta
 from labelward.errors import JobError, unknown_name
 from labelward.job._validators import (
     check_directions,
+    check_edges,
     check_label_shares,
     check_name,
     check_roles,
@@ -63,6 +64,10 @@ class TableKeys(Parameters):
         Text | None,
         Meta(description="The class that 'probability' and the scores are about, of two; left out: the last one."),
     ] = None
+    edges: Annotated[
+        Mapping[str, tuple[float, ...]],
+        Meta(description="For 'federboost': where the buckets of columns end, in place of quantiles of their rows."),
+    ] = FrozenDict[tuple[float, ...]]({})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,6 +81,7 @@ class TableKeys(Parameters):
                 raise JobError(unknown_name("key", key, known), code="unknown", field=field, value=key)
         object.__setattr__(self, "format", FrozenDict(given))
         _ = self.form
+        object.__setattr__(self, "edges", check_edges(self.field_path("edges"), self.edges))
         for key in ("drop", "text", "hashed"):
             check_unique(self.field_path(key), getattr(self, key), "column")
 
@@ -88,8 +94,8 @@ class TableKeys(Parameters):
             raise error.under(self.field_path("format").removesuffix(" format")) from error
 
     def check_columns_kept(self, roles: Mapping[str, str]) -> None:
-        """Refuse a column that is dropped and has a role, or is dropped and encoded."""
-        for key, columns in (("drop", self.drop), ("hashed", self.hashed), ("text", self.text)):
+        """Refuse a column that has a role and another use, or is dropped and encoded."""
+        for key, columns in (("drop", self.drop), ("hashed", self.hashed), ("text", self.text), ("edges", self.edges)):
             for column in columns:
                 role = next((role for role, name in roles.items() if name == column), None)
                 if role is not None and (key, role) != ("text", "label"):
@@ -276,9 +282,9 @@ class PartySection(TableKeys):
             self._check_own_table()
         elif self.roles() or self.monotone or self.unaligned is not None or self.positive is not None:
             raise self.error("table", "required with id, label, weight, monotone and unaligned", code="missing")
-        elif self.format or self.text or self.hashed:
+        elif self.format or self.text or self.hashed or self.edges:
             raise self.error(
-                "table", "required with format, text and hashed; else write them in [data]", code="missing"
+                "table", "required with format, text, hashed and edges; else write them in [data]", code="missing"
             )
         elif (self.share is not None) + (self.columns is not None) + bool(self.drop) > 1:
             reason = "needs either a share of the columns or a list of them"

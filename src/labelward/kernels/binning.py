@@ -17,7 +17,7 @@ gives the same without ties, and more candidates where many rows share few value
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -38,6 +38,7 @@ _COLUMNS_AT_ONCE = 8  # one cache line of a row, so that a strided column is rea
 _ROWS_AT_ONCE = 256  # a block of rows that stays in the first-level caches while its columns are coded
 _COMPARED = 64  # edges that are compared one after the other, in a fourth of the time of a search among 32
 _NONE: Mapping[int, int] = MappingProxyType({})
+_NO_EDGES: Mapping[int, Sequence[float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class Binned:
         codes: uint8 [n, F] (uint16 where a column has more than 255 bins): the number of the column's edges below
             the value, or its category; :func:`missing_code` where it is missing.
         edges: for each column its strictly increasing thresholds; at most ``bins - 1``, none for a constant
-            column and for a categorical one.
+            column and for a categorical one; or those that were stated.
         sizes: int32 [F]: bins of each column, at least 1; codes are below it.
     """
 
@@ -69,7 +70,12 @@ def missing_code(dtype: np.dtype[np.uint8] | np.dtype[np.uint16]) -> int:
     return int(np.iinfo(dtype).max)
 
 
-def bin_columns(x: Floats, bins: int | None, categories: Mapping[int, int] = _NONE) -> Binned:
+def bin_columns(
+    x: Floats,
+    bins: int | None,
+    categories: Mapping[int, int] = _NONE,
+    stated: Mapping[int, Sequence[float]] = _NO_EDGES,
+) -> Binned:
     """Choose each column's candidates from all rows and code the rows.
 
     Args:
@@ -77,6 +83,7 @@ def bin_columns(x: Floats, bins: int | None, categories: Mapping[int, int] = _NO
             numbers of categories; -1 is one that is not known, which counts as missing.
         bins: from 2 to 1024; None for every distinct value.
         categories: for each categorical column (by position) how many categories it has.
+        stated: edges of some other columns, in place of those that follow from the rows: any number, increasing.
 
     Raises:
         ValueError: ``bins`` is out of range, ``x`` is not a matrix or infinite somewhere, a categorical column holds
@@ -95,6 +102,9 @@ def bin_columns(x: Floats, bins: int | None, categories: Mapping[int, int] = _NO
         for f, column in enumerate(block):
             if first + f in categories:
                 edges.append(np.empty(0))
+                continue
+            if first + f in stated:
+                edges.append(np.array(stated[first + f], dtype=np.float64))
                 continue
             values = column[: known[f]]
             values.sort()

@@ -151,6 +151,7 @@ class ModelFamily(ABC, Generic[S]):
         defended_alike: whether a defense without ``party`` acts at every party, since any may send what it defends.
         states_sizes: whether parties agree on the numbers of columns and classes when they greet each other, since
             these bound what they send.
+        takes_edges: whether a party may state where the buckets of its columns end.
         libraries: on whose versions figures depend, in addition to those that all models use.
         shared_libraries: whose versions must be equal at all parties, since all draw or compute with them alike.
         behaviors: how a passive party may deviate in a run of an active attack; None: in no way.
@@ -164,6 +165,7 @@ class ModelFamily(ABC, Generic[S]):
     grows: ClassVar[bool] = True
     defended_alike: ClassVar[bool] = False
     states_sizes: ClassVar[bool] = False
+    takes_edges: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ()
     shared_libraries: ClassVar[tuple[str, ...]] = ()
     behaviors: ClassVar[Registry[Any] | None] = None

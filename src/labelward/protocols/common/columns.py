@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -90,10 +91,19 @@ class OwnColumns:
         x: float64 [training rows, columns].
         categories: number of categories of each categorical column.
         order: int64 [columns]: position of each shuffled column among the source's.
+        edges: where the buckets of some columns end, whatever their rows are.
     """
 
-    def __init__(self, x: Floats, categories: dict[int, int], bins: int | None, order: Integers) -> None:
-        self.binned: Binned = bin_columns(x, bins, categories)
+    def __init__(
+        self,
+        x: Floats,
+        categories: Mapping[int, int],
+        bins: int | None,
+        order: Integers,
+        edges: Mapping[int, Sequence[float]] = MappingProxyType({}),
+    ) -> None:
+        self.stated = frozenset(edges)
+        self.binned: Binned = bin_columns(x, bins, categories, edges)
         kinds = np.zeros(len(order), dtype=np.int8)
         kinds[list(categories)] = CATEGORICAL
         self.order, self.codes = order, np.ascontiguousarray(self.binned.wide_codes()[:, order])
@@ -103,7 +113,7 @@ class OwnColumns:
     def of(cls, data: PartyDataset, bins: int | None, order: Integers | None = None) -> OwnColumns:
         """Return the columns of a party's training rows, in its own order by default."""
         sizes = {position: len(names) for position, names in data.categories.items()}
-        return cls(data.train, sizes, bins, np.arange(len(data.columns)) if order is None else order)
+        return cls(data.train, sizes, bins, np.arange(len(data.columns)) if order is None else order, data.edges)
 
     def offers(self, each: Candidate) -> bool:
         """Return whether a candidate of an existing column exists."""

@@ -5,7 +5,8 @@ bucket: the exact one, or under ``epsilon`` kept with probability e^ε / (e^ε +
 (randomized response; columns have so few that it is .7 at least, or two). How many buckets a column has, and whether
 one of them is that of missing values, is sent as it is: a row that alone has a gap, or a value of its own, shows in it.
 Where buckets end follows from all rows, so that a cell moves other rows into other buckets: given the edges its noise
-is of ε, but who knows all other cells learns of it from every row that it moves (:func:`most_moved`). Answers in
+is of ε, but who knows all other cells learns of it from every row that it moves (:func:`most_moved`). Where the party
+states the edges of a column, all of this follows from no row, and ε is that of a cell. Answers in
 predictions carry no noise, also where the active party asks for training rows. The active party grows all trees by
 itself and tells each passive party which of its buckets it must answer for in prediction. Nothing is encrypted.
 
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.errors import JobError, wrong_message
+from labelward.errors import DataError, JobError, wrong_message
 from labelward.he import Counts, Engine
 from labelward.kernels.split_search import CATEGORICAL
 from labelward.messages.base import RowMask
@@ -58,6 +59,11 @@ from labelward.runs.schema import VisibilityCounts
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.uint16]
+_MOST_SIZE = 1000  # buckets of a column
+_OF_ALL_ROWS = (
+    "of columns without stated edges how many buckets they have, whether they have gaps and which categories, "
+    "which follow from all rows; "
+)
 
 
 class FederBoostFamily(ModelFamily[PivodlShare]):
@@ -71,6 +77,7 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
     metered: ClassVar[bool] = False
     grows: ClassVar[bool] = False
     states_sizes: ClassVar[bool] = True
+    takes_edges: ClassVar[bool] = True
 
     share_type: ClassVar[type[PivodlShare]] = PivodlShare
 
@@ -87,6 +94,22 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
         context = PolicyContext(model=self.params.kind, classes=2, passive=others)
         topology = self.topology((data.parties[0].name, *others), data.holders)
         self.check_policies(policies, topology, dict.fromkeys((ACTIVE, PASSIVE), context))
+        for party in data.parties:
+            self._check_edges(party, party.name == topology.coordinator)
+
+    def _check_edges(self, party: PartyDataset, own: bool) -> None:
+        """Refuse stated edges of more buckets than noise leaves, or of a column with gaps, which are a bucket."""
+        most = _MOST_SIZE if own or self.params.epsilon is None else self.params.sent_bins or _MOST_SIZE
+        for position, edges in party.edges.items():
+            column, place = party.columns[position], f"party {party.name!r}: edges"
+            if len(edges) >= most:
+                reason = f"column {column!r} must have at most {most - 1}, not {len(edges)}"
+                if most < _MOST_SIZE:
+                    reason += f"; more buckets tell less under epsilon = {self.params.epsilon:g}"
+                raise DataError(reason, code="range", field=place, value=len(edges))
+            if np.isnan(party.train[:, position]).any():
+                reason = f"column {column!r} has missing values; give them a number, such as one below all others"
+                raise DataError(reason, code="values", field=place, value=column)
 
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[PivodlShare]:
         """See :meth:`ModelFamily.program`."""
@@ -106,7 +129,8 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
         active, codes = ctx.topology.coordinator, own.codes
         if self.params.epsilon is not None:
             codes = noisy_buckets(own, self.params.epsilon, ctx)
-            ctx.applied({"stage": "end", **self._account(most_moved(own, data.train))})
+            stated = len(own.stated) == len(own.sizes)
+            ctx.applied({"stage": "end", **self._account(most_moved(own, data.train), stated=stated)})
         sizes, kinds = tuple(own.sizes.tolist()), tuple(own.kinds.tolist())
         ctx.expect(active, chosen_bytes(self.params, sizes, len(codes)))
         ctx.send(active, ColumnCodes(sizes, kinds, codes.astype("<u2").tobytes()), ())
@@ -128,8 +152,12 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
             categories={data.columns[at]: names for at, names in data.categories.items()},
         )
 
-    def _account(self, moved: Sequence[int]) -> dict[str, object]:
-        """Return what the noise on buckets gives, as an account of a defense, by :func:`most_moved`."""
+    def _account(self, moved: Sequence[int], *, stated: bool) -> dict[str, object]:
+        """Return what the noise on buckets gives, as an account of a defense, by :func:`most_moved`.
+
+        Args:
+            stated: whether the edges of all columns are.
+        """
         epsilon = self.params.epsilon or 0.0
         return {
             "kind": "noisy-buckets",
@@ -138,8 +166,8 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
             "epsilon_of_a_row": epsilon * sum(moved),
             "epsilon_of_a_cell_given_edges": epsilon,
             "epsilon_of_a_row_given_edges": epsilon * len(moved),
-            "not_covered": "how many buckets each column has, whether it has gaps and which categories, which follow "
-            "from all rows; sides of splits in predictions; other trainings on the same columns",
+            "not_covered": ("" if stated else _OF_ALL_ROWS)
+            + "sides of splits in predictions; other trainings on the same columns",
         }
 
     def _grow(
@@ -218,7 +246,7 @@ def most_moved(own: OwnColumns, x: Floats) -> list[int]:
     cell against who knows all other cells, where the change leaves a column's number of buckets, its categories and
     whether it has gaps as they are.
 
-    - *Categories*: the row itself.
+    - *Stated edges, and categories*: the row itself.
     - *Values that all differ, before and after*: the number of buckets q. Edge j is the p_j-th smallest of n values;
       p_j follows from n alone, and grows by 0 or 1 with n. Where a cell changes, or comes or goes, an edge thus passes
       one row of the others at most: with q - 1 edges, q rows with its own. From one end to the other it is q.
@@ -230,10 +258,11 @@ def most_moved(own: OwnColumns, x: Floats) -> list[int]:
         x: float64 [rows, columns], the same.
     """
     moved = []
-    for values, size, kind in zip(x.T, own.sizes.tolist(), own.kinds, strict=True):
+    for column, (values, size, kind) in enumerate(zip(x.T, own.sizes.tolist(), own.kinds, strict=True)):
         known = values[~np.isnan(values)]
         differ = len(np.unique(known)) == len(known)
-        moved.append(1 if kind == CATEGORICAL else size if differ else len(x))
+        alone = kind == CATEGORICAL or column in own.stated
+        moved.append(1 if alone else size if differ else len(x))
     return moved
 
 

@@ -110,10 +110,10 @@ class FederBoost(GrownTrees):
     epsilon: Annotated[
         PositiveFloat | None,
         Meta(
-            description="Local differential privacy of each bucket that a passive party sends, of a row and column, "
-            "given the edges of the buckets; it adds up over the columns of a row. Edges follow from all rows, so that "
-            "a cell moves buckets of other rows and is protected less against who knows these. A column then has "
-            "so few buckets that a row's is kept with probability .7. Default: exact buckets."
+            description="Local differential privacy of each bucket that a passive party sends, of a row and column; it "
+            "adds up over the columns of a row. Where the party does not state edges, these follow from all rows, so "
+            "that a cell moves buckets of other rows and is protected less against who knows these. With epsilon a "
+            "column has so few buckets that a row's is kept with probability .7. Default: exact buckets."
         ),
     ] = None
 
