@@ -39,7 +39,7 @@ from companies import Case, companies  # type: ignore[import-not-found]
 CASES = {
     "trees": Case(model="trees = 60\ndepth = 3"),
     "network": Case(model='kind = "splitnn"\nepochs = 40\nbatch_size = 16\nwidth = 4', encryption=""),
-    "regression": Case(model='kind = "logistic"\nepochs = 40\nbatch_size = 32'),
+    "regression": Case(model='kind = "logistic"\nepochs = 40\nbatch_size = 32\nrows_per_column = 0'),
     "holders": Case(
         model='kind = "pivodl"\ntrees = 40\ndepth = 3\naggregation = "masks"\nmin_node_rows = 2',
         holders=("bank", "telco"),

@@ -138,7 +138,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "samples": {"kind": "secureboost", "trees": 2, "depth": 3, "sampling": "goss"},
     "sum": {"kind": "splitnn", "epochs": 1, "top": False, "bottom": "linear"},
     "top": {"kind": "splitnn", "epochs": 1, "width": 4},
-    "regression": {"kind": "logistic", "epochs": 1, "batch_size": 32},
+    "regression": {"kind": "logistic", "epochs": 1, "batch_size": 32, "rows_per_column": 0},
 }
 HOLDERS: dict[str, dict[str, Any]] = {"holders": {"kind": "pivodl", "trees": 2, "depth": 3}}
 """Models without coalitions: several parties may hold labels."""

@@ -212,3 +212,17 @@ def tls(port: int, issued: Issued, folder: Path) -> Iterator[None]:
         thread.start()
         yield
         server.shutdown(socket.SHUT_RDWR)
+
+
+def test_an_absent_party_is_waited_for_longer_than_a_silent_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with companies(tmp_path, TWO) as made:
+        made.network = "timeout = 5.0\nheartbeat = 0.5\nsilence = 1.0"
+        made.write_jobs()
+        result = CliRunner().invoke(app, ["party", "bank.toml", "--as", "bank"], prog_name="labelward")
+    assert result.exit_code == 3
+    said = result.stderr.splitlines()[-1]
+    assert "'telco'" in said
+    assert "away for 5 s" in said

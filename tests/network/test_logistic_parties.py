@@ -14,7 +14,7 @@ from labelward.protocols.logistic.share import LogisticShare
 
 pytestmark = pytest.mark.network
 
-MODEL = 'kind = "logistic"\nepochs = 3\nbatch_size = 32'
+MODEL = 'kind = "logistic"\nepochs = 3\nbatch_size = 32\nrows_per_column = 0'
 PARTIES = ("bank", "telco", "shop")
 
 

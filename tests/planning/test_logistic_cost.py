@@ -31,7 +31,9 @@ insecure = true
 """
 
 
-def job_file(folder: Path, kind: str = "logistic", more: str = "batch_size = 64\nepochs = 3") -> Path:
+def job_file(
+    folder: Path, kind: str = "logistic", more: str = "batch_size = 64\nepochs = 3\nrows_per_column = 0"
+) -> Path:
     path = folder / "job.toml"
     path.write_text(JOB.format(kind=kind, more=more))
     return path

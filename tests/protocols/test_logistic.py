@@ -67,7 +67,7 @@ def job_of(
     spec: dict[str, Any] = {
         "data": {"table": "breast_cancer", **(data or {})},
         "parties": dict(parties),
-        "model": {"kind": "logistic", **model},
+        "model": {"kind": "logistic", "rows_per_column": 0, **model},
         "encryption": dict(encryption),
     }
     if defense:
@@ -262,6 +262,51 @@ def test_gradients_name_the_labels_of_small_batches() -> None:
     assert 0.5 < found[200] < 0.7
 
 
+def few_rows(columns: int, rows: int) -> dict[str, Any]:
+    """Return a table whose passive columns say nothing of the label."""
+    rng = np.random.default_rng(8)
+    noise = {f"c{at}": rng.normal(size=rows) for at in range(columns)}
+    signal = rng.normal(size=rows)
+    return {"signal": signal, **noise, "label": (signal + rng.logistic(size=rows) > 0).astype(int)}
+
+
+def test_few_rows_for_their_columns_are_solved_where_they_are_allowed() -> None:
+    """Eight rows a column, far more than the equations single out: lattice reduction finds every label of the batch."""
+    table, data = few_rows(8, 80), {"table": "made.csv", "label": "label"}
+    columns = {"active": ["signal"], "telco": [f"c{at}" for at in range(8)]}
+    job = job_of(columns, data=data, epochs=2)
+    made = data_of(job, table)
+    view, own = trained(job, made).views["telco"], attacker_data(made.parties[1])
+    attack = ATTACKS.make("batch-gradients", {})
+    guess = attack(view, own, AuxiliaryKnowledge(classes=2), rng=np.random.default_rng(0))
+    assert guess.notes["determined_rows"] == 1.0
+    assert attack.score(guess, made.train_labels)["auc_either"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "size", "code"),
+    [
+        (80, 8, 2048, "range"),
+        (480, 8, 128, "range"),
+        (480, 8, 192, None),
+        (3000, 100, 2048, "range"),  # two batches of 1,200 rows
+        (3000, 100, 2400, None),
+    ],
+)
+def test_batches_with_few_rows_for_their_columns_are_refused(
+    rows: int, columns: int, size: int, code: str | None
+) -> None:
+    """At the active party, before anything that follows from labels leaves; columns of two parties count together."""
+    if code is None:
+        LogisticRegression(batch_size=size).check_batches(rows * 4 // 5, columns)
+        return
+    names, data = [f"c{at}" for at in range(columns)], {"table": "made.csv", "label": "label"}
+    parties = {"active": ["signal"], "telco": names[::2], "shop": names[1::2]}
+    job = job_of(parties, data=data, batch_size=size, rows_per_column=LogisticRegression().rows_per_column)
+    with refused(JobError, "range", field="[model] batch_size", value=size):
+        trained(job, data_of(job, few_rows(columns, rows)))
+
+
 @pytest.mark.parametrize("anew", [False, True])
 def test_epochs_add_no_equations(anew: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of columns that say nothing: batches drawn anew in every epoch would give away nearly every label."""
@@ -279,7 +324,7 @@ def test_epochs_add_no_equations(anew: bool, monkeypatch: pytest.MonkeyPatch) ->
     if anew:
         monkeypatch.setattr(training, "_batches", redrawn)
     data = {"table": "made.csv", "label": "label"}
-    job = job_of({"active": ["signal"], "telco": list(noise)}, data=data, batch_size=100, epochs=16)
+    job = job_of({"active": ["signal"], "telco": list(noise)}, data=data, batch_size=110, epochs=16)
     made = data_of(job, table)
     view, own = trained(job, made).views["telco"], attacker_data(made.parties[1])
     found = {}

@@ -65,7 +65,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "pivodl": {"trees": 2, "depth": 3},
     "federboost": {"trees": 2, "depth": 3},
     "pivot": {"dealer": "dealer", "depth": 2, "bins": 4},
-    "logistic": {"epochs": 2, "batch_size": 16},
+    "logistic": {"epochs": 2, "batch_size": 16, "rows_per_column": 0},
 }
 """Parameters that make a model small; one that is not listed is trained with its defaults."""
 OPTIONS: list[tuple[str, dict[str, Any]]] = [

@@ -6,6 +6,9 @@ residual is that of the shortest solution, and negative where the label is the s
 batch with no more rows than the party has columns; of a larger one the only row with a category, with a value far
 beyond all others, or in which a combination of columns has one.
 
+In the first batch each residual is ½ or −½, so that the equations are of integers and hold exactly. Where the batch has
+few rows for the columns, lattice reduction finds all of its labels.
+
 All others are ranked by the equations of all batches together. The residuals change from batch to batch, but of the
 change a party knows what its own weights make, and the rest is small beside the label. With batches that are drawn anew
 in every epoch, as up to the first versions of 0.2.0, the equations of enough epochs determine every label.
@@ -27,7 +30,15 @@ from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import validate_rows
 from labelward.attacks.row_ranking import TwoClassRanking
 from labelward.errors import DataError
-from labelward.kernels.encoded_columns import column_codes, column_values, least_rows, scale_of_numbers, standardized
+from labelward.kernels.encoded_columns import (
+    FRACTION,
+    column_codes,
+    column_values,
+    least_rows,
+    scale_of_numbers,
+    standardized,
+)
+from labelward.kernels.lattice_reduction import is_solvable, zero_one_solution
 from labelward.messages.logistic import BatchRows, EncodedCategories, WeightGradient
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
@@ -94,6 +105,9 @@ class BatchGradientGuess(TwoClassRanking):
             if len(each.sums) != x.shape[1]:
                 reason = f"{len(each.sums)} numbers of a gradient for {x.shape[1]} encoded columns"
                 raise DataError(reason, code="columns", value=len(each.sums))
+        first = _labels_of_first_batch(x, equations[0])
+        if first is not None:
+            sure[equations[0].rows] = np.where(first, 1.0, -1.0)
         for each in _first_of_rows(equations):
             residuals, determined = shortest_solution(x[each.rows], each.sums)
             sure[each.rows[determined]] = -np.sign(residuals[determined])
@@ -115,6 +129,17 @@ def _equations(view: View) -> list[_Equations]:
         for place, parts in sorted(gradients.items())
         if place in rows
     ]
+
+
+def _labels_of_first_batch(x: Floats, first: _Equations) -> NDArray[np.bool_] | None:
+    """Return the labels of the first batch, whose residuals are ½ less the label: integer equations, solved exactly."""
+    rows, columns = len(first.rows), x.shape[1]
+    if first.epoch or not is_solvable(rows, columns):
+        return None
+    codes = np.rint(x[first.rows] * 2.0**FRACTION).astype(np.int64)
+    twice = codes.sum(axis=0) - 2.0 ** (FRACTION + 1) * first.sums
+    told = np.rint(twice / 2).astype(np.int64)
+    return zero_one_solution(codes, told) if np.abs(twice / 2 - told).max() < 1e-3 else None
 
 
 def _first_of_rows(equations: Iterable[_Equations]) -> list[_Equations]:

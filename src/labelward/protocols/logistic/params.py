@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from labelward.parameters import NonNegativeFloat, Parameters, PositiveFloat, PositiveInt
+from labelward.errors import JobError
+from labelward.parameters import NonNegativeFloat, NonNegativeInt, Parameters, PositiveFloat, PositiveInt
 from labelward.protocols.logistic.fixed_point import MOST_ROWS
 
 
@@ -29,6 +30,14 @@ class LogisticRegression(Parameters):
             "for each batch, so that small batches tell it more, and cost more.",
         ),
     ] = 2048
+    rows_per_column: Annotated[
+        NonNegativeInt,
+        Meta(
+            description="Least rows of a batch for each encoded column of all passive parties together. A column tells "
+            "them some 20 bits of a batch's labels: with fewer rows these can be solved for, in seconds by lattice "
+            "reduction where rows² < 700 · columns."
+        ),
+    ] = 24
     learning_rate: Annotated[PositiveFloat, Meta(description="Step size of gradient descent.")] = 0.5
     l2: Annotated[NonNegativeFloat, Meta(description="Weight of half the squared length of the weights.")] = 1e-4
 
@@ -44,3 +53,25 @@ class LogisticRegression(Parameters):
         count = -(-rows // self.batch_size)
         edges = [at * rows // count for at in range(count + 1)]
         return [slice(start, stop) for start, stop in pairwise(edges)]
+
+    def check_batches(self, rows: int, columns: int) -> None:
+        """Refuse batches whose labels the passive parties could solve for.
+
+        Args:
+            rows: training rows.
+            columns: encoded columns of all passive parties, who may pool what they learn.
+
+        Raises:
+            JobError: a batch has fewer than :attr:`rows_per_column` rows for each column.
+        """
+        least, needed = min(each.stop - each.start for each in self.batches(rows)), self.rows_per_column * columns
+        if least >= needed:
+            return
+        reason = (
+            f"gives batches of {least} rows, where the {columns} encoded columns of the passive parties need {needed} "
+            f"({self.rows_per_column} for each, rows_per_column), since these solve for the labels of fewer; "
+        )
+        fitting = -(-rows // (rows // needed)) if needed <= rows else None
+        possible = fitting is not None and fitting <= MOST_ROWS
+        reason += f"set it to {fitting} or more" if possible else "leave columns out, or bring more rows"
+        raise JobError(reason, code="range", field="[model] batch_size", value=self.batch_size)

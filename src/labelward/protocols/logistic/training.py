@@ -12,7 +12,8 @@ Setting: semi-honest parties. The active party has the labels and a key, the oth
 
 Who sees what. A passive party: one sum of residuals times column for each column and batch (attack
 ``batch-gradients``), and no residual. It can solve for the labels of rows that its columns single out in a batch, so
-that rare categories have no column and no batch is small. One that makes up its columns reads 20 labels with each of
+that rare categories have no column, and for all labels of a batch with few rows for its columns, which the active party
+refuses (:meth:`.LogisticRegression.check_batches`). One that makes up its columns reads 20 labels with each of
 them; only noise on the labels bounds that.
 The active party: for each epoch the sum of the other parties' parts of the score of each row, and so with one passive
 party that party's own. How they change from epoch to epoch gives the inner products of the rows, once there are more
@@ -116,6 +117,7 @@ class ActiveTraining:
             ctx.expect(peer, 8 * self.own.params.most_rows(len(self.labels)) + _DESCRIBED)  # scores
             ctx.send(peer, LogisticStart(self.model, private.public.material()), ())
         columns = {peer: self._columns_of(peer, engine, private.public.bits) for peer in ctx.peers}
+        self.own.params.check_batches(len(self.labels), sum(columns.values()))
         if resume is None:
             self._save(0)
         else:

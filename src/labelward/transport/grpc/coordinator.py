@@ -42,6 +42,7 @@ from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.session_handshake import INCARNATION
 
 _WAIT: Final = 1.0
+_FRESH: Final = 3  # heartbeats after which a peer that was not heard is away
 _LOG_INTERVAL: Final = 10.0  # seconds between two entries in the log about the same wait
 _PASS_ON: Final = 5.0  # seconds to wait for peers that have not heard why a run cannot begin
 _LINGER: Final = 30.0  # seconds to wait for peers to be told of the end where none of them is there
@@ -61,6 +62,7 @@ class _Coordinator:
         self.node, self.peers = node, node.peers
         self.over = False
         self._waits: tuple[tuple[str, ...], float] = ((), 0.0)
+        self._came: dict[str, tuple[float, float]] = {}  # by peer: when a waiting began, and the peer was there in it
         node.on_session, node.on_note = self.on_session, self.on_note
 
     def on_session(self, peer: Peer) -> None:
@@ -141,7 +143,7 @@ class _Coordinator:
                 raise told
         for peer in missing:
             error = node.missing(peer, began)
-            if error is None and time.monotonic() - began > node.endpoint.silence:
+            if error is None and self._connected_for(peer, began) > node.endpoint.silence:
                 error = PeerError(
                     peer.name,
                     f"is connected but made no progress for {node.endpoint.silence:g} s",
@@ -154,12 +156,21 @@ class _Coordinator:
         self._log_waiting(missing, began)
         node.lock.wait(_WAIT)
 
+    def _connected_for(self, peer: Peer, began: float) -> float:
+        """Return for how many seconds a peer has been there since it came during this waiting; 0 while it is away."""
+        now = time.monotonic()
+        if not peer.heard or now - peer.heard > _FRESH * self.node.endpoint.heartbeat:
+            return 0.0
+        if self._came.get(peer.name, (None, 0.0))[0] != began:
+            self._came[peer.name] = (began, now)
+        return now - self._came[peer.name][1]
+
     def _log_waiting(self, missing: list[Peer], began: float) -> None:
         names, now = tuple(peer.name for peer in missing), time.monotonic()
         if names == self._waits[0] and now - self._waits[1] < _LOG_INTERVAL:
             return
         self._waits = (names, now)
-        fresh = 3 * self.node.endpoint.heartbeat
+        fresh = _FRESH * self.node.endpoint.heartbeat
         away = {peer.name: self.node.reason(peer) for peer in missing if not peer.heard or now - peer.heard > fresh}
         left = self.node.endpoint.timeout - (now - min(max(began, peer.heard) for peer in missing))
         told = {"for": list(names), "away": away, "seconds": round(now - began, 1), "left": round(max(0.0, left), 1)}
