@@ -171,6 +171,37 @@ def test_files_that_exist_or_cannot_be_written(tmp_path: Path, call: Call, audit
     refused(call("init", kept), "guess.parquet", "--force")
 
 
+def test_an_output_that_is_read(tmp_path: Path, call: Call, audited: Path, trained: Path) -> None:
+    view, mine = audited / "runs/none/1/telco/view", tmp_path / "mine.parquet"
+    shutil.copy(audited / "data/1/telco.parquet", mine)
+    before = mine.read_bytes()
+    own = ["--features", mine, "--attack", "clustering", "--classes", 2, "--seed", 1]
+    refused(call("attack", view, *own, "--out", tmp_path / "." / "mine.parquet", "--force"), "mine.parquet")
+    refused(call("predict", trained, "--table", mine, "--out", mine, "--force"), "mine.parquet")
+    refused(call("explain", "rows", trained, "--table", mine, "--out", mine, "--force"), "mine.parquet")
+    assert mine.read_bytes() == before
+
+
+def test_knowledge_that_an_attack_does_not_read(tmp_path: Path, call: Call, audited: Path) -> None:
+    view, out = audited / "runs/none/1/telco/view", tmp_path / "guess.parquet"
+    truth = audited / "data/1/truth.parquet"
+    common = ["--features", audited / "data/1/telco.parquet", "--attack", "clustering", "--classes", 2, "--seed", 1]
+    for options, field in (
+        (["--labels", truth], "labels"),
+        (["--attribute", truth], "attribute"),
+        (["--other-view", audited / "runs/none/2/telco/view"], "other_runs"),
+        (["--label", "y"], "--label"),
+    ):
+        refused(call("attack", view, *common, *options, "--out", out), f"{field}: ")
+    assert not out.exists()
+    assert call("attack", view, *common, "--out", out).exit_code == 0
+    refused(call("score", out, "--truth", truth, "--party", "telco", "--label", "y"), "--label: ")
+    refused(call("score", out, "--truth", truth, "--party", "telco", "--bins", 5), "--bins: ")
+    other = audited / "runs/none/1/active/view"
+    columns = ["--columns", audited / "data/1/telco.parquet", "--view", other]
+    refused(call("score", out, "--truth", truth, *columns), f"{other}: ", "'active'", "'telco'")
+
+
 def test_a_damaged_view(tmp_path: Path, call: Call, audited: Path) -> None:
     view = tmp_path / "view"
     shutil.copytree(audited / "runs/none/1/telco/view", view)

@@ -100,6 +100,18 @@ def test_known_bins(values, bins, edges):
     assert quantile_edges(np.array(values), bins).tolist() == edges
 
 
+def test_weights_whose_smallest_would_round_to_zero_are_refused():
+    for least, fails in ((1e-9, False), (1e-10, True)):
+        weights = np.where(np.arange(40) % 2, 1.0, least)
+        weights[0] = 0.0
+        job = make_job({"weight": "w"}, {"active": 0.4, "telco": 0.6})
+        if fails:
+            with refused(DataError, "range", value=(least, 1.0)):
+                load_dataset(job, 1, rows(w=weights))
+        else:
+            load_dataset(job, 1, rows(w=weights))
+
+
 def test_weights_go_with_their_rows_and_are_nobodys_column():
     weights = np.random.default_rng(3).permutation(40) / 4.0
     data = load_dataset(

@@ -16,7 +16,7 @@ from labelward.auditing.traffic import wire_flows
 from labelward.data import load_dataset, load_tables
 from labelward.defenses import leakage_meter
 from labelward.errors import Code, InputError, JobError
-from labelward.federation.components import make_engine, with_defaults
+from labelward.federation.components import make_engine, make_policies, with_defaults
 from labelward.federation.leakage_monitor import with_monitor
 from labelward.federation.train import train_variant
 from labelward.he.base import CiphertextFormat
@@ -113,6 +113,21 @@ def check_exactly(job: Job, out: Path) -> None:
 )
 def test_the_first_trees_are_estimated_exactly(shape: str, tmp_path: Path) -> None:
     check_exactly(job_of(tmp_path, SHAPES[shape]), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("model", "defense"),
+    [({"mode": "mixed", "trees": 1}, None), ({"trees": 2}, {"kind": "local-trees", "count": 2})],
+    ids=["mixed", "local"],
+)
+def test_a_party_that_sees_no_tree(model: dict[str, Any], defense: dict[str, Any] | None, tmp_path: Path) -> None:
+    """The leakage meter has nothing to read there."""
+    job = with_defaults(job_of(tmp_path, model, defense=[] if defense is None else [defense]))
+    data, costs = load_dataset(job, 1), model_of(job)
+    policies = with_monitor(job, data, make_policies(job.variants()[-1]), seed=1)
+    assert any(isinstance(each, leakage_meter.LeakageMeter) for each in policies)
+    assert costs.estimate(policies).seconds > 0
+    costs.engine.close()
 
 
 def test_the_lattice_engine_is_estimated_exactly(tmp_path: Path) -> None:

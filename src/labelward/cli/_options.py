@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +20,27 @@ Repeat = Annotated[
         help="Reuse the private random draws of an earlier run, such as the choice of test rows. Repeatable.",
     ),
 ]
+
+
+def refuse_unread(context: typer.Context, parameters: Collection[str], reason: str) -> None:
+    """Refuse options that were given, and that nothing reads.
+
+    Args:
+        context: of the command.
+        parameters: names of its parameters.
+        reason: what to do about it.
+    """
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in parameters and source is not None and source.name == "COMMANDLINE":
+            raise InputError(reason, code="conflict", field=parameter.opts[0])
+
+
+def refuse_overwriting(out: Path, inputs: Collection[Path]) -> None:
+    """Refuse an output file that is one of the inputs."""
+    for each in inputs:
+        if out.exists() and each.exists() and out.samefile(each):
+            raise InputError("is read by this command; name another file", code="conflict", field=str(out))
 
 
 def example(line: str) -> str:

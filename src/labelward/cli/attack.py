@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labelward.cli._errors import MAX_SEED, check_output_file
-from labelward.cli._options import Force, Json
+from labelward.cli._options import Force, Json, refuse_overwriting, refuse_unread
 from labelward.cli._output import pluralize, print_json, say, warn_insecure
 from labelward.errors import InputError, JobError
 from labelward.job.table_formats import listed_suffixes
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def attack_command(
+    context: typer.Context,
     view_dir: Annotated[
         list[Path],
         typer.Argument(
@@ -72,6 +73,9 @@ def attack_command(
     from labelward.party.view import View
 
     check_output_file(out, force=force, ending=".parquet")
+    refuse_overwriting(out, [*features, *(each for each in (known, attribute, labels) if each is not None)])
+    if known is None and labels is None:
+        refuse_unread(context, ("label",), "needs --known or --labels; add one")
     parameters = _parse_parameters(param or [])
     if len(view_dir) != len(features):
         reason = f"must be given once for each of the {len(view_dir)} views"
@@ -113,6 +117,7 @@ def attack_command(
 
 
 def score_command(
+    context: typer.Context,
     guess: Annotated[Path, typer.Argument(help="Output of labelward attack.")],
     truth: Annotated[
         Path, typer.Option(help=f"Table of the true labels, or of the columns of --party ({listed_suffixes()}).")
@@ -142,6 +147,8 @@ def score_command(
 
     if bins is not None and (columns or view):
         raise InputError("classes have an epsilon, quantities have none", code="conflict", field="--bins", value=bins)
+    if party is not None:
+        refuse_unread(context, ("label", "bins"), "is for a guess of labels; with --party leave it out")
     if party is None:
         scores = score_guess(guess, truth, label=label, id_column=id_column, bins=bins)
     else:

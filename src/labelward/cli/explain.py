@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labelward.cli._errors import check_output_file
-from labelward.cli._options import Force, Json, example, model_parties, resolve_tables
+from labelward.cli._options import Force, Json, example, model_parties, refuse_overwriting, resolve_tables
 from labelward.cli._output import pluralize, print_json, print_table, warn
 from labelward.errors import InputError, quoted
 
@@ -99,6 +99,7 @@ def explain_command(
         background_tables = resolve_tables(
             parties, background, background_party or [], ("--background", "--background-party")
         )
+    refuse_overwriting(out, [*tables.values(), *(background_tables or {}).values()])
     from labelward.federation.explain import explain_stored_model as run_explain
 
     rows, outputs = run_explain(

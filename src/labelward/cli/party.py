@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from labelward.cli._errors import MAX_SEED, check_output_file, fail, prefix_job_file
-from labelward.cli._options import Repeat
+from labelward.cli._options import Repeat, refuse_overwriting, refuse_unread
 from labelward.cli._output import pluralize, warn
 from labelward.cli._run_log import RunLog
 from labelward.errors import InputError, whole_interrupts
@@ -178,14 +178,11 @@ def _purpose(aligned: Path | None, rows: Path | None, explained: Path | None, *,
 
 def _check_options(context: typer.Context, purpose: Purpose) -> None:
     """Refuse options that what is asked for does not read."""
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        takers, source = _OF_PURPOSE.get(name, (purpose,)), context.get_parameter_source(name)
-        if purpose in takers or source is None or source.name != "COMMANDLINE":
-            continue
-        needed = " or ".join(f"--{each}" for each in takers)
-        reason = "is for training; leave it out" if takers == ("train",) else f"needs {needed}; add it"
-        raise InputError(reason, code="conflict", field=parameter.opts[0])
+    for name, takers in _OF_PURPOSE.items():
+        if purpose not in takers:
+            needed = " or ".join(f"--{each}" for each in takers)
+            reason = "is for training; leave it out" if takers == ("train",) else f"needs {needed}; add it"
+            refuse_unread(context, (name,), reason)
 
 
 def _align(job: Job, name: str, tables: tuple[Path, Path], most: int, log: RunLog, join: Join) -> None:
@@ -193,8 +190,7 @@ def _align(job: Job, name: str, tables: tuple[Path, Path], most: int, log: RunLo
     from labelward.federation.party_alignment import align_as_party
 
     table, out = tables
-    if out.exists() and table.exists() and out.samefile(table):
-        raise InputError("is the table to be aligned; name another file", code="conflict", field="--to", value=str(out))
+    refuse_overwriting(out, (table,))
     common, of = align_as_party(job, name, table, out, join=join, log=log, progress=log.progress, most=most, warn=warn)
     typer.echo(f"wrote {out}: {common} of {pluralize(of, 'row')} are at all parties")
 
@@ -212,6 +208,8 @@ def _predict(
     from labelward.federation.party_prediction import predict_as_party
 
     rows, out = tables
+    if out is not None:
+        refuse_overwriting(out, (rows,))
     number = predict_as_party(job, name, folder, rows, out, join=join, log=log, mode=mode, warn=warn)
     typer.echo(f"predicted {pluralize(number, 'row')}" if out is None else f"wrote {out}")
 
@@ -229,6 +227,8 @@ def _explain(
     from labelward.federation.party_explanation import explain_as_party
 
     rows, background, out = tables
+    if out is not None:
+        refuse_overwriting(out, (rows, *([] if background is None else [background])))
     number = explain_as_party(
         job, name, folder, rows, out, background=background, most=most, join=join, log=log, warn=warn
     )

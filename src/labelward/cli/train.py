@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from labelward.cli._errors import MAX_SEED, check_output_file, fail, prefix_job_file
-from labelward.cli._options import Force, Quiet, Repeat, model_parties, resolve_tables
+from labelward.cli._options import Force, Quiet, Repeat, model_parties, refuse_overwriting, resolve_tables
 from labelward.cli._output import pluralize, warn, warn_insecure
 from labelward.cli._progress import ProgressDisplay
 from labelward.errors import whole_interrupts
@@ -104,6 +104,7 @@ def predict_command(
     """Predict new rows with the model shares of all parties."""
     check_output_file(out, force=force, ending=PREDICTION_SUFFIXES)
     tables = resolve_tables(model_parties(run_dir), table, party or [])
+    refuse_overwriting(out, tables.values())
     from labelward.federation.predict import predict_table as run_predict
 
     rows = run_predict(run_dir, tables, out, mode=mode, warn=warn)

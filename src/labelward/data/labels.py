@@ -15,6 +15,8 @@ from labelward.data.mistyped_values import first_mistyped, is_text
 from labelward.data.tables import describe_row, find_column
 from labelward.errors import DataError
 
+WIDEST_WEIGHTS = 1e9
+"""Largest ratio of two positive weights: encrypted gradients have 30 bits behind the point."""
 _QUANTITIES = 'set task = "regression" in [data]'
 
 
@@ -146,7 +148,7 @@ def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float
     """Return a column of row weights as float64 [rows], at least 0.
 
     Raises:
-        DataError: weights are not numbers, missing, negative, infinite, too large or all 0.
+        DataError: weights are not numbers, missing, negative, infinite, too large, all 0, or of too wide a range.
     """
     weights = find_column(table, column, place)
     where = f"{place}, weight column {column!r}"
@@ -161,6 +163,13 @@ def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float
             raise DataError(reason, code="values", field=where, value=int(np.count_nonzero(wrong)))
     if not values.any():
         raise DataError("all weights are 0; at least one must be positive", code="values", field=where)
+    least, most = float(values[values > 0].min()), float(values.max())
+    if most / least > WIDEST_WEIGHTS:
+        reason = (
+            f"positive weights range from {least:g} to {most:g}, a ratio above {WIDEST_WEIGHTS:g}: the smallest would "
+            "round to zero; set them to 0 or increase them"
+        )
+        raise DataError(reason, code="range", field=where, value=(least, most))
     return values
 
 

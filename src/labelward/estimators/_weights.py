@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
+from labelward.data.labels import WIDEST_WEIGHTS
 from labelward.estimators._errors import InvalidInputError
 
 Floats = NDArray[np.float64]
 
-_WIDEST = 1e9  # encrypted gradients have 30 fractional bits: with a larger ratio the smallest weights round to zero
 _LEAST, _MOST = 1e-30, 1e30  # sums of squared weights neither underflow nor overflow in float64
 
 
@@ -47,10 +47,10 @@ def resolve_weights(given: Any, rows: int, name: str) -> Floats:
             field=name,
             value=float(weights[row]),
         )
-    if most / least > _WIDEST:
+    if most / least > WIDEST_WEIGHTS:
         reason = (
-            f"positive weights range from {least:g} to {most:g}, a ratio above {_WIDEST:g}: the smallest would round "
-            "to zero; set them to 0 or increase them"
+            f"positive weights range from {least:g} to {most:g}, a ratio above {WIDEST_WEIGHTS:g}: the smallest would "
+            "round to zero; set them to 0 or increase them"
         )
         raise InvalidInputError(reason, code="range", field=name, value=(float(least), float(most)))
     return weights
@@ -71,9 +71,9 @@ def check_class_weight(factor: float, values: Floats, weights: Floats) -> None:
     first, second = weights[values == 0.0], weights[values == 1.0]
     with np.errstate(over="ignore"):
         ratio = max(second.max() * factor / first.min(), first.max() / (second.min() * factor or np.nextafter(0, 1)))
-    if ratio > _WIDEST:
+    if ratio > WIDEST_WEIGHTS:
         reason = (
-            f"{factor:g} makes the ratio of two weights exceed {_WIDEST:g}: the smallest would round to zero; choose a "
-            "value closer to 1"
+            f"{factor:g} makes the ratio of two weights exceed {WIDEST_WEIGHTS:g}: the smallest would round to zero; "
+            "choose a value closer to 1"
         )
         raise InvalidInputError(reason, code="range", field="scale_pos_weight", value=factor)

@@ -23,6 +23,7 @@ from labelward.leakage.stored_columns import rows_by_id
 from labelward.leakage.stored_guesses import attack_of_guess, guessed_rows, named_truth, read_guess
 from labelward.leakage.stored_views import run_rows
 from labelward.metrics.epsilon_bound import EpsilonEvidence
+from labelward.party.joined_view import SEPARATOR
 from labelward.party.view import View
 
 
@@ -59,6 +60,11 @@ def stored_evidence(
     labels = named_truth(stored, numbers, classes, place)
     draws = rng.learning(int(stored.about.get("seed", 0)), "", 0, "observational audit")
     attack, opened = attack_of_guess(stored), [View.load(each) for each in views]
+    for folder, each in zip(views, opened, strict=True):
+        guesser = str(stored.about.get("party", each.party))
+        if each.party not in guesser.split(SEPARATOR):
+            reason = f"is a view of {each.party!r}, and the guess is of {guesser!r}"
+            raise DataError(reason, code="other-run", field=str(folder), value=each.party)
     found = EpsilonEvidence(rows=0, pairs=0, trials=(), delta=delta)
     count = int(labels.max()) + 1
     if columns:

@@ -85,7 +85,7 @@ def attack_view(
         FileFormatError: the view is damaged or truncated, or does not state its rows.
         DataError: a table cannot be used, or its columns or rows are not those of the view.
         JobError: an unknown attack or parameter; an attack on other models; missing known labels or values of an
-            attribute, or a number of known labels that differs from ``auxiliary``.
+            attribute, or a number of known labels that differs from ``auxiliary``; knowledge that it does not read.
     """
     attack, knowledge = make_attack(ComponentSpec(kind, params), ""), knowledge or AttackerKnowledge()
     first = _Member(view_dir, features, knowledge.models)
@@ -94,6 +94,7 @@ def attack_view(
         raise JobError(
             f"reads no view of a coalition: {attack.alone}", code="unsupported", field=f"attack {kind!r}", value=kind
         )
+    _refuse_unread(attack, knowledge)
     parties = {View.load(member.view_dir).party for member in (first, *others)}
     for folder in knowledge.other_runs:
         if (party := View.load(folder).party) not in parties:
@@ -134,6 +135,17 @@ def attack_view(
         reason = "required for a stored view: the number of rows of each class, such as [212, 357]"
         raise JobError(reason, code="missing", field=f"attack {kind!r}, class_counts")
     return ids, run_attack(attack, view, own, aux, seed=seed)
+
+
+def _refuse_unread(attack: Attack, knowledge: AttackerKnowledge) -> None:
+    """Refuse tables and views that the attack does not read."""
+    given = {
+        "attribute": knowledge.attribute is not None and attack.attribute is None,
+        "labels": knowledge.labels is not None and "active" not in attack.roles,
+        "other_runs": bool(knowledge.other_runs) and not attack.reads_other_runs,
+    }
+    for name in (name for name, unread in given.items() if unread):
+        raise JobError(f"{attack.kind!r} does not read it; leave it out", code="conflict", field=name)
 
 
 def _known_attribute(

@@ -95,7 +95,10 @@ class CostModel:
         """Return the seconds of the leakage meter, by what each passive party knows in the dry run."""
         if not dry.leaves or not any(isinstance(policy, LeakageMeter) for policy in policies):
             return 0.0
-        groups = {name: count_groups(leaves) for name, leaves in dry.leaves.items()}
+        seen = {name: leaves for name, leaves in dry.leaves.items() if len(leaves)}  # the others have no part in a tree
+        if not seen:
+            return 0.0
+        groups = {name: count_groups(leaves) for name, leaves in seen.items()}
         values = dry.sample.labels.values
         bins = None if self.data.labels.classes else np.quantile(values, (0.25, 0.5, 0.75))
         labels = (values if bins is None else np.searchsorted(bins, values)).astype(np.int64)
