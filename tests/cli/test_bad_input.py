@@ -202,6 +202,19 @@ def test_knowledge_that_an_attack_does_not_read(tmp_path: Path, call: Call, audi
     refused(call("score", out, "--truth", truth, *columns), f"{other}: ", "'active'", "'telco'")
 
 
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [
+        (["study", "--seeds", "2"], "--seeds"),
+        (["study", "--budget", "small"], "--budget"),
+        (["doctor", "--warm", "--json"], "--json"),
+        (["doctor", "--warm", "--bits", "4096"], "--bits"),
+    ],
+)
+def test_options_that_nothing_reads(call: Call, command: list[str], field: str) -> None:
+    refused(call(*command), f"{field}: ")
+
+
 def test_a_damaged_view(tmp_path: Path, call: Call, audited: Path) -> None:
     view = tmp_path / "view"
     shutil.copytree(audited / "runs/none/1/telco/view", view)

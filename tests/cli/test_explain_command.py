@@ -67,6 +67,7 @@ def test_a_tree_as_text_and_picture(call: Call, run: Path, tmp_path: Path) -> No
     assert picture.read_text(encoding="utf-8").startswith("<svg ")
     assert stat.S_IMODE(picture.stat().st_mode) == 0o600
     refused(call("explain", "tree", run, 0, "--svg", picture), "tree.svg", "--force")
+    refused(call("explain", "tree", run, 0, "--force"), "--force", "--svg")
     assert call("explain", "tree", run, 0, "--svg", picture, "--force").exit_code == 0
 
 

@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from labelward.data import RawTables, as_table, load_dataset
-from labelward.data.labels import quantile_edges
-from labelward.errors import DataError
+from labelward.data.labels import encode_labels, quantile_edges
+from labelward.errors import DataError, DataWarning
 from labelward.job import parse_job
 from refusals import refused
 
@@ -98,6 +98,17 @@ def test_no_bin_of_the_training_rows_is_empty(values, bins):
 )
 def test_known_bins(values, bins, edges):
     assert quantile_edges(np.array(values), bins).tolist() == edges
+
+
+def test_numbers_that_lose_digits_are_told():
+    ids = 2**60 + np.arange(40)
+    with pytest.warns(DataWarning, match="40 different numbers are 1 "):
+        load_dataset(make_job({}, {"active": 0.4, "telco": 0.6}), 1, rows(far=ids, exact=2.0**60 * np.arange(40)))
+
+
+def test_classes_that_differ_in_spelling_are_told():
+    with pytest.warns(DataWarning, match="'Yes' and 'yes'"):
+        encode_labels(pa.table({"y": ["no", "yes", "Yes", "no", "yes", "Yes"]}), "y", "made")
 
 
 def test_weights_whose_smallest_would_round_to_zero_are_refused():

@@ -36,11 +36,13 @@ def refuse_unread(context: typer.Context, parameters: Collection[str], reason: s
             raise InputError(reason, code="conflict", field=parameter.opts[0])
 
 
-def refuse_overwriting(out: Path, inputs: Collection[Path]) -> None:
-    """Refuse an output file that is one of the inputs."""
+def refuse_overwriting(out: Path, inputs: Collection[Path], option: str = "--out") -> None:
+    """Refuse an output file, given by an option, that is one of the inputs."""
     for each in inputs:
         if out.exists() and each.exists() and out.samefile(each):
-            raise InputError("is read by this command; name another file", code="conflict", field=str(out))
+            raise InputError(
+                f"{out} is read by this command; name another file", code="conflict", field=option, value=str(out)
+            )
 
 
 def example(line: str) -> str:

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from labelward.cli._options import Json
+from labelward.cli._options import Json, refuse_unread
 from labelward.cli._output import print_json, print_table
 from labelward.errors import InputError
 
 
 def doctor_command(
+    context: typer.Context,
     bits: Annotated[int, typer.Option(min=2048, max=4096, help="Length of the key to measure with.")] = 2048,
     engine: Annotated[str | None, typer.Option(help="Measure this engine only, instead of all.")] = None,
     parameter: Annotated[
@@ -30,6 +31,7 @@ def doctor_command(
 ) -> None:
     """Benchmark the encryption kernels: which one runs here, why, and microseconds of one core for one operation."""
     if compile_ahead:
+        refuse_unread(context, ("bits", "engine", "parameter", "json"), "measures nothing with --warm; leave it out")
         from labelward.cli._warm import warm
 
         warm()

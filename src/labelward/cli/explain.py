@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labelward.cli._errors import check_output_file
-from labelward.cli._options import Force, Json, example, model_parties, refuse_overwriting, resolve_tables
+from labelward.cli._options import (
+    Force,
+    Json,
+    example,
+    model_parties,
+    refuse_overwriting,
+    refuse_unread,
+    resolve_tables,
+)
 from labelward.cli._output import pluralize, print_json, print_table, warn
 from labelward.errors import InputError, quoted
 
@@ -49,6 +57,7 @@ def show_importance(run_dir: Run, names: Names = None, json: Json = False) -> No
 
 @explain.command("tree", epilog=example("labelward explain tree model 0 --svg tree.svg"))
 def show_tree(
+    context: typer.Context,
     run_dir: Run,
     number: Annotated[int, typer.Argument(metavar="TREE", min=0, help="Index of the tree, from 0.")],
     svg: Annotated[Path | None, typer.Option(help="Also write an image (.svg).")] = None,
@@ -57,6 +66,8 @@ def show_tree(
 ) -> None:
     """Print a tree: the active party's splits in full, other splits by owner."""
     model_parties(run_dir)
+    if svg is None:
+        refuse_unread(context, ("force",), "needs --svg; add it")
     if svg is not None:
         check_output_file(svg, force=force, ending=".svg")
     from labelward.federation.model import FederatedModel

@@ -190,7 +190,7 @@ def _align(job: Job, name: str, tables: tuple[Path, Path], most: int, log: RunLo
     from labelward.federation.party_alignment import align_as_party
 
     table, out = tables
-    refuse_overwriting(out, (table,))
+    refuse_overwriting(out, (table,), "--to")
     common, of = align_as_party(job, name, table, out, join=join, log=log, progress=log.progress, most=most, warn=warn)
     typer.echo(f"wrote {out}: {common} of {pluralize(of, 'row')} are at all parties")
 
@@ -209,7 +209,7 @@ def _predict(
 
     rows, out = tables
     if out is not None:
-        refuse_overwriting(out, (rows,))
+        refuse_overwriting(out, (rows,), "--to")
     number = predict_as_party(job, name, folder, rows, out, join=join, log=log, mode=mode, warn=warn)
     typer.echo(f"predicted {pluralize(number, 'row')}" if out is None else f"wrote {out}")
 
@@ -228,7 +228,7 @@ def _explain(
 
     rows, background, out = tables
     if out is not None:
-        refuse_overwriting(out, (rows, *([] if background is None else [background])))
+        refuse_overwriting(out, (rows, *([] if background is None else [background])), "--to")
     number = explain_as_party(
         job, name, folder, rows, out, background=background, most=most, join=join, log=log, warn=warn
     )

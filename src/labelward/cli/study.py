@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from labelward.cli._errors import fail
-from labelward.cli._options import Quiet
+from labelward.cli._options import Quiet, refuse_unread
 from labelward.cli._output import print_table, say, warn
 from labelward.cli._progress import ProgressDisplay
 from labelward.errors import DependencyError, InputError, whole_interrupts
@@ -47,6 +47,7 @@ Budget = Annotated[
 
 
 def study(
+    context: typer.Context,
     name: Name = None,
     out: Out = None,
     part: Parts = None,
@@ -69,6 +70,8 @@ def study(
     from labelward.studies.run import run_study
 
     if name is None and out is None:
+        unread = ("part", "table", "figure", "appendix", "datasets", "seeds", "jobs", "budget", "quiet")
+        refuse_unread(context, unread, "needs the NAME of a study; without it, all are listed")
         _list_studies()
         return
     if name is None or out is None:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,13 +23,14 @@ from numpy.typing import NDArray
 
 from labelward.data.mistyped_values import check_mistyped, first_mistyped, is_text
 from labelward.data.tables import describe_row, find_column
-from labelward.errors import DataError
+from labelward.errors import DataError, DataWarning
 
 MAX_CATEGORIES = 1000
 """A column with more distinct texts is taken for an id or free text, and refused."""
 
 _MOST_TOLD = 20  # columns that one error names
 
+_EXACT = 2.0**53  # from here on whole numbers have more digits than a float64
 MAX_MAGNITUDE = 1e150
 """A larger number is refused: squared distances over 10⁸ rows must stay below the largest float64."""
 
@@ -234,7 +236,18 @@ def encode_numbers(values: Any, where: str) -> Floats:
         wanted = f"at most {MAX_MAGNITUDE:g} in magnitude" if np.isfinite(encoded[row]) else "finite"
         reason = f"{describe_row(row)}, is {encoded[row]}; values must be {wanted}"
         raise DataError(reason, code="values", field=where, value=float(encoded[row]))
+    _warn_of_lost_digits(values, encoded, where)
     return encoded
+
+
+def _warn_of_lost_digits(values: Any, encoded: Floats, where: str) -> None:
+    """Warn of whole numbers that differ as they are and are equal as 64-bit numbers."""
+    if pa.types.is_floating(values.type) or not (np.abs(encoded) > _EXACT).any():
+        return
+    before, after = pc.count_distinct(values).as_py(), len(np.unique(encoded[~np.isnan(encoded)]))
+    if after < before:
+        reason = f"{where}: {before} different numbers are {after} in 64-bit floating point; if it is an id, drop it"
+        warnings.warn(reason, DataWarning, stacklevel=2)
 
 
 def _check_number(values: Any, where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from labelward.data.encoding import encode_numbers
 from labelward.data.mistyped_values import first_mistyped, is_text
 from labelward.data.tables import describe_row, find_column
-from labelward.errors import DataError
+from labelward.errors import DataError, DataWarning
 
 WIDEST_WEIGHTS = 1e9
 """Largest ratio of two positive weights: encrypted gradients have 30 bits behind the point."""
@@ -56,6 +57,7 @@ def encode_labels(
     if len(classes) < 2:
         reason = f"all labels are {classes[0]!r}; at least two classes are needed"
         raise DataError(reason, code="labels", field=where, value=classes[0])
+    _warn_of_spellings(classes, where)
     counts = np.bincount(codes)
     if divided and counts.min() < 2:
         lonely = classes[int(counts.argmin())]
@@ -65,6 +67,17 @@ def encode_labels(
         reason = f"class {lonely!r} has a single row, but training and test each need one{advice}"
         raise DataError(reason, code="labels", field=where, value=lonely)
     return classes, codes
+
+
+def _warn_of_spellings(classes: Sequence[str], where: str) -> None:
+    """Warn of classes that differ in case or blanks alone."""
+    spelled: dict[str, str] = {}
+    for name in classes:
+        plain = " ".join(name.split()).casefold()
+        if plain in spelled:
+            reason = f"{where}: classes {spelled[plain]!r} and {name!r} differ only in case or blanks"
+            warnings.warn(reason, DataWarning, stacklevel=3)
+        spelled.setdefault(plain, name)
 
 
 def positive_last(

@@ -220,7 +220,7 @@ def _count(ids: NDArray[np.str_]) -> str:
 def _convert(convert: Any, name: str) -> pa.Table:
     try:
         return convert()
-    except (pa.ArrowException, ValueError, TypeError) as error:
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise DataError(f"cannot be converted to Arrow ({error})", code="type", field=name) from error
 
 

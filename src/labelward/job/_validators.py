@@ -62,8 +62,8 @@ def check_label_shares(shares: Any) -> FrozenDict[float]:
         raise JobError(reason, code="type", field=place, value=shares)
     for party, share in shares.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            code = number_code(share)
-            raise JobError(f"must be from 0 to 1, not {share!r}", code=code, field=f"{place} {party}", value=share)
+            reason = f"must be above 0 and at most 1, not {share!r}"
+            raise JobError(reason, code=number_code(share), field=f"{place} {party}", value=share)
     if len(shares) == 1:
         raise JobError("are for two label holders or more", code="range", field=place, value=dict(shares))
     if shares and abs(sum(shares.values()) - 1) > SUM_TOLERANCE:

@@ -60,7 +60,7 @@ def diverged(party: str, what: str, epoch: int, batch: int | None, params: Split
     where = f"epoch {epoch + 1}" + ("" if batch is None else f", batch {batch + 1}")
     return JobError(
         f"{what} is not finite in {where}: training diverged with [model] learning_rate "
-        f"{params.learning_rate:g}; the last checkpoint is intact",
+        f"{params.learning_rate:g}; choose a lower one",
         code="diverged",
         field=f"party {party!r}",
         value=params.learning_rate,
