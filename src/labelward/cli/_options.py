@@ -40,9 +40,8 @@ def refuse_overwriting(out: Path, inputs: Collection[Path], option: str = "--out
     """Refuse an output file, given by an option, that is one of the inputs."""
     for each in inputs:
         if out.exists() and each.exists() and out.samefile(each):
-            raise InputError(
-                f"{out} is read by this command; name another file", code="conflict", field=option, value=str(out)
-            )
+            reason = f"{out} is read by this command; name another file"
+            raise InputError(reason, code="conflict", field=option, value=str(out))
 
 
 def example(line: str) -> str:
