@@ -289,6 +289,9 @@ def test_few_rows_for_their_columns_are_solved_where_they_are_allowed() -> None:
         (80, 8, 2048, "range"),
         (480, 8, 128, "range"),
         (480, 8, 192, None),
+        (480, 4, 127, "range"),  # 64 times the root
+        (480, 4, 128, None),
+        (80, 2, 2048, "range"),
         (3000, 100, 2048, "range"),  # two batches of 1,200 rows
         (3000, 100, 2400, None),
     ],

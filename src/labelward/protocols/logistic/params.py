@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, ClassVar
@@ -33,9 +34,9 @@ class LogisticRegression(Parameters):
     rows_per_column: Annotated[
         NonNegativeInt,
         Meta(
-            description="Least rows of a batch for each encoded column of all passive parties together. A column tells "
-            "them some 20 bits of a batch's labels: with fewer rows these can be solved for, in seconds by lattice "
-            "reduction where rows² < 700 · columns."
+            description="Least rows of a batch for each encoded column of all passive parties together, and 64 times "
+            "the root of their number at least; 0: no limit. A column tells them some 20 bits of a batch's labels: "
+            "with fewer rows these can be solved for, in seconds by lattice reduction where rows² < 700 · columns."
         ),
     ] = 24
     learning_rate: Annotated[PositiveFloat, Meta(description="Step size of gradient descent.")] = 0.5
@@ -57,19 +58,23 @@ class LogisticRegression(Parameters):
     def check_batches(self, rows: int, columns: int) -> None:
         """Refuse batches whose labels the passive parties could solve for.
 
+        They need more rows than the equations have bits, and so many that lattice reduction is out of reach where some
+        labels are known or guessed: it needs blocks of several hundred where rows² = 4,096 · columns.
+
         Args:
             rows: training rows.
             columns: encoded columns of all passive parties, who may pool what they learn.
 
         Raises:
-            JobError: a batch has fewer than :attr:`rows_per_column` rows for each column.
+            JobError: a batch has fewer rows than :attr:`rows_per_column` asks for.
         """
-        least, needed = min(each.stop - each.start for each in self.batches(rows)), self.rows_per_column * columns
-        if least >= needed:
+        least = min(each.stop - each.start for each in self.batches(rows))
+        needed = max(self.rows_per_column * columns, math.ceil(64 * math.sqrt(columns)))
+        if least >= needed or not self.rows_per_column:
             return
         reason = (
             f"gives batches of {least} rows, where the {columns} encoded columns of the passive parties need {needed} "
-            f"({self.rows_per_column} for each, rows_per_column), since these solve for the labels of fewer; "
+            f"(rows_per_column = {self.rows_per_column}), since these could solve for the labels of fewer; "
         )
         fitting = -(-rows // (rows // needed)) if needed <= rows else None
         possible = fitting is not None and fitting <= MOST_ROWS
