@@ -57,6 +57,13 @@ def test_operations_and_bytes_are_those_of_the_training(tmp_path: Path) -> None:
     assert found.seconds > 0
 
 
+def test_batches_that_the_training_refuses(tmp_path: Path) -> None:
+    job = load_job(job_file(tmp_path, more="batch_size = 64"))
+    with refused(JobError, "range", field="[model] batch_size", value=64) as caught:
+        estimate_logistic(job, seed=1)
+    assert "455" in caught.value.reason  # of the job's rows, not of those that are tried
+
+
 def test_remote_columns_of_a_million_rows() -> None:
     sections = {
         "parties": {"bank": {"role": "active"}, "telco": {"role": "passive"}},

@@ -17,6 +17,7 @@ from labelward.federation.components import make_engine
 from labelward.federation.simulation import SimulationResult, job_session, party_inputs, run_simulation
 from labelward.he import Engine
 from labelward.job import Job
+from labelward.messages.logistic import LogisticReady
 from labelward.party.handshake import RowMasks
 from labelward.planning.dry_run import ANY_SEED, TrainingData
 from labelward.planning.workload import RemoteShape, plan_run
@@ -84,6 +85,8 @@ def estimate_logistic(
         with suppress(JobError):  # of few rows all categories may be rare
             trial.run(1, min(size, 64))  # code is compiled and libraries are loaded
         few, more = trial.run(_FEW, size), trial.run(_MORE, size)
+        told = few.views[job.active.name].received(LogisticReady)
+        params.check_batches(data.rows, sum(each.message.columns for each in told))
         bits = engine.key_bits(job.encryption.bits)
     batches = params.epochs * len(pieces)
     phases = {party: _scaled(few, more, party, batches) for party in data.parties}
@@ -143,7 +146,7 @@ class _Trial:
         session = job_session(self.job, ids, self.engine, seed=self.seed, masks=masks)
         labels = self.data.labels
         held = replace(labels, values=labels.values[rows], weights=labels.weights[rows])
-        family = LogisticFamily(replace(self.params, epochs=1, batch_size=size))
+        family = LogisticFamily(replace(self.params, epochs=1, batch_size=size, rows_per_column=0))
         return run_simulation(session, family, party_inputs(parties, {parties[0].name: held}), self.engine)
 
     def _party(self, name: str, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> PartyDataset:
