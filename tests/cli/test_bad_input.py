@@ -27,6 +27,10 @@ from labelward.leakage.stored_guesses import read_guess
         ({"trees = 2": 'kind = "forest"\nreg_lambda = 2.0'}, ["[model] reg_lambda", "'forest'"]),
         ({'label = "label"': 'label = "label"\ntask = "regression"'}, ["job.toml: ", "'id-lmid'", "regression"]),
         ({"[run]": "[runs]"}, ["'runs'", "'run'"]),
+        (
+            {'label = "label"': 'label = "label"\ntask = "regression"\npositive = "1"'},
+            ["[data] positive", "regression"],
+        ),
         ({"depth = 3": "depth = 0"}, ["[model] depth", "0"]),
         ({'kind = "id-lmid"': 'kind = "id-lmdi"'}, ["[[defense]]", "'id-lmdi'", "'id-lmid'"]),
         ({"xi = 0.1": "psi = 0.1"}, ["[[defense]]", "'psi'", "xi"]),

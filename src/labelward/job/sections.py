@@ -203,6 +203,8 @@ class DataSection(TableKeys):
             raise self.error("label_concentration", "is for label_skew = 'classes' only", code="conflict")
         if self.positive is not None and self.classes is not None:
             raise self.error("positive", "is the last of [data] classes; order them", code="conflict")
+        if self.positive is not None and self.task == "regression":
+            raise self.error("positive", "is for classes, and [data] task = 'regression' has none; remove it")
         self.check_columns_kept(self.roles())
         check_unique("[data] classes", self.classes or (), "class")
         if self.classes is not None and len(self.classes) < 2:
