@@ -15,6 +15,7 @@ added when a checkpoint has the keys.
 the file ``PARTY.hostile``.
 ``lies=KIND``: what it sends is of other cells, counts or keys than it should be.
 ``fails=STEP``: an error that nobody foresaw, when so many trees are done.
+``dawdles=STEP``: it stays connected and does nothing for a minute, when so many trees are done.
 ``interrupted=STEP``: Ctrl-C within native code, when so many trees are done.
 ``stops=EVENT,COUNT``: it stops (SIGSTOP) when it has logged the event so often, so that no training ends before a test
 has done with it what it wants.
@@ -113,6 +114,19 @@ def seat(seconds: str) -> None:
 
 def fails(trees: str) -> None:
     _raises(int(trees), RuntimeError("the value 42 of row c00017 is odd"))
+
+
+def dawdles(trees: str) -> None:
+    from labelward.party.checkpoint import Checkpoints
+
+    original = Checkpoints.save
+
+    def save(self: Any, number: int, *args: Any, **more: Any) -> None:
+        if number >= int(trees):
+            time.sleep(60)
+        original(self, number, *args, **more)
+
+    Checkpoints.save = save  # type: ignore[method-assign]
 
 
 def interrupted(trees: str) -> None:
@@ -427,6 +441,7 @@ CHANGES = {
     "transport": transport,
     "seat": seat,
     "fails": fails,
+    "dawdles": dawdles,
     "interrupted": interrupted,
     "stops": stops,
 }

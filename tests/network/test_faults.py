@@ -71,6 +71,16 @@ def test_a_peer_that_is_away_too_long(tmp_path: Path, undisturbed: Undisturbed) 
 
 
 @pytest.mark.slow
+def test_a_peer_that_is_connected_and_does_nothing(tmp_path: Path) -> None:
+    with companies(tmp_path / "run", changes={"telco": ("dawdles=2",)}) as made:
+        made.edit("bank.toml", "timeout = 120.0", "timeout = 120.0\nsilence = 8.0")
+        made.start_all()
+        said = made.ended(bank=3, shop=3)
+        assert blames(said["bank"], "telco")
+        assert "8 s" in said["bank"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("party", ["bank", "telco"])
 def test_an_interrupt_at_one_party(tmp_path: Path, undisturbed: Undisturbed, party: str) -> None:
     with companies(tmp_path / "run", LONG) as made:
