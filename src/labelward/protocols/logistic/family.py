@@ -78,12 +78,10 @@ class LogisticFamily(ModelFamily[LogisticShare]):
     @classmethod
     def remark(cls, parties: Sequence[str]) -> str:
         """See :meth:`ModelFamily.remark`."""
-        if len(parties) > 2:
-            return ""
-        return (
-            "with one passive party, the active party learns that party's part of the score of each row in each epoch, "
-            "and from these the distances between its rows"
-        )
+        told = "the active party learns the passive parties' part of the score of each row in each epoch, as a sum"
+        if len(parties) == 2:
+            told = "the active party learns the passive party's part of the score of each row in each epoch"
+        return f"{told}, and from these the distances between rows, and cells of columns with few values"
 
     def check(
         self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
