@@ -254,7 +254,7 @@ def test_batches_of_one_class_have_noise_like_others() -> None:
     alone = asked(0, targets=np.zeros(40))
     noise = policy.on_returned_gradient(alone) - alone.values
     assert np.square(noise).sum(axis=1).mean() == pytest.approx(4 * np.square(alone.values.mean(axis=0)).sum(), rel=0.9)
-    assert np.linalg.matrix_rank(noise, tol=1e-9) == 1
+    assert np.linalg.matrix_rank(noise, tol=1e-3 * np.linalg.norm(noise)) == 1  # but for rounding to a grid
     policy.on_returned_gradient(asked(1))
     noise = policy.on_returned_gradient(alone) - alone.values
     assert noise.std() > 0
