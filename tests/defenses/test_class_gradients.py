@@ -176,6 +176,25 @@ def test_noise_is_that_of_a_general_solver(count: int) -> None:
         assert ours <= theirs + 1e-6 * max(1.0, theirs)
 
 
+@pytest.mark.parametrize("least", [0.25, 0.75])
+def test_each_class_has_the_least_share_of_the_noise(least: float) -> None:
+    """Along the difference of the power, and in each direction across of the noise there; all power is used.
+
+    With one number the divergence is the least under this bound, by a grid of all pairs of variances.
+    """
+    for spread in spreads(30):
+        bound = replace(spread, least=least)
+        (along, across), shares = least_divergence(bound), np.array([1 - spread.share, spread.share])
+        assert along.min() >= least * spread.power * (1 - 1e-9)
+        assert (across >= least * (shares @ across) * (1 - 1e-9)).all()
+        assert shares @ along + shares @ across.sum(axis=1) == pytest.approx(spread.power)
+        line = replace(bound, across=np.zeros((2, 0)))
+        first = np.linspace(least, (1 - shares[1] * least) / shares[0], 2001) * spread.power
+        tried = np.stack([first, (spread.power - shares[0] * first) / shares[1]])
+        found = float(divergence(line, *least_divergence(line)))
+        assert found <= divergence(line, tried, np.zeros((2, 0, 2001))).min() * (1 + 1e-9)
+
+
 def test_noise_has_the_power_that_was_asked_for() -> None:
     """Mean over batches, against ``s`` times the squared distance; lengths tell little of the class then."""
     policy, ratios = Marvell(s=4.0), []
