@@ -163,30 +163,43 @@ class Marvell(KeyedGradientDefense):
         if len(counts) != 2:
             raise PolicyError("defense 'marvell' tells two classes apart", code="cannot-act", value=len(counts))
         draws = self._draws(returned).gaussian(values.size, 1.0).reshape(values.shape)
-        of_class = [values[labels == label] for label in (0, 1)]
+        of_class = values[labels == 0], values[labels == 1]
         difference = of_class[1].mean(axis=0) - of_class[0].mean(axis=0) if counts.all() else np.zeros(values.shape[1])
         distance = float(difference @ difference)
-        power = self.s * distance if distance else self._kept.levels.get(returned.party, self._guessed(values))
-        if not distance:
-            noise = draws[:, :1] * np.sqrt(power) * _longest(values)
+        if distance:
+            power = self.s * distance
+            noise = _noise(draws, labels, of_class, difference, power, self.least)
         else:
-            directions = directions_of((of_class[0], of_class[1]), difference)
-            variances = np.stack([(each @ directions).var(axis=0) for each in of_class])
-            spread = ClassSpread(
-                share=counts[1] / len(labels),
-                along=(float(variances[0, 0]), float(variances[1, 0])),
-                across=variances[:, 1:],
-                distance=distance,
-                power=power,
-                least=self.least,
-            )
-            along, across = least_divergence(spread)
-            noise = (draws * np.sqrt(np.hstack([along[:, None], across]))[labels]) @ directions.T
+            power = self._kept.levels.get(returned.party, self._guessed(values))
+            noise = draws[:, :1] * np.sqrt(power) * _longest(values)
         return _Answer(values, on_grid(values + noise, np.sqrt(power)) if power else values, power)
 
     def _guessed(self, values: Floats) -> float:
         """Return the power of noise on a batch of one class before any of two: as if the other had the opposite."""
         return self.s * 4 * float(np.square(values.mean(axis=0)).sum())
+
+
+def _noise(
+    draws: Floats,
+    labels: NDArray[np.int64],
+    of_class: tuple[Floats, Floats],
+    difference: Floats,
+    power: float,
+    least: float,
+) -> Floats:
+    """Return draws of deviation 1, scaled by class along the difference of means and across it."""
+    directions = directions_of(of_class, difference)
+    variances = np.stack([(each @ directions).var(axis=0) for each in of_class])
+    spread = ClassSpread(
+        share=float(labels.mean()),
+        along=(float(variances[0, 0]), float(variances[1, 0])),
+        across=variances[:, 1:],
+        distance=float(difference @ difference),
+        power=power,
+        least=least,
+    )
+    along, across = least_divergence(spread)
+    return np.asarray((draws * np.sqrt(np.hstack([along[:, None], across]))[labels]) @ directions.T)
 
 
 def line_of(values: Floats) -> Line | None:
