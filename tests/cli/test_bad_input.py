@@ -488,6 +488,7 @@ def test_an_alignment_never_replaces_its_table(tmp_path: Path, call: Call) -> No
         (["--align", "rows.csv", "--to", "rows.parquet", "--seed", "1"], ["--seed", "training"]),
         (["--export", "--defense", "none"], ["--defense", "training"]),
         (["--most-ids", "9"], ["--most-ids", "--align"]),
+        (["--predict", "rows.csv", "--force"], ["--force", "--to"]),
         (["--mode", "levels"], ["--mode", "--predict"]),
         (["--predict", "rows.csv", "--background-rows", "9"], ["--background-rows", "--explain"]),
     ],

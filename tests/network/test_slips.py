@@ -204,3 +204,18 @@ def test_waiting_tells_the_time_left_and_what_to_check(tmp_path: Path) -> None:
         assert "waiting for telco, 2 min left" in process.errors
         assert "telco: it has not connected yet" in process.errors
         assert "firewalls" in process.errors
+
+
+@pytest.mark.parametrize("edges", ["[-1.0, 0.0, 1.0, 2.0]", "[-1.0, 0.0]"], ids=["more than noise leaves", "few"])
+def test_edges_are_checked_by_the_party_that_states_them(tmp_path: Path, edges: str) -> None:
+    """The others know its columns as little as its job file."""
+    case = Case(
+        model='kind = "federboost"\ntrees = 2\nepsilon = 2.0', parties=("bank", "telco"), rows=60, encryption=""
+    )
+    with companies(tmp_path / "run", case) as made:
+        column = (made.folder / "telco.csv").read_text().splitlines()[0].split(",")[1]
+        made.edit("telco.toml", "[parties.telco]", f"[parties.telco]\nedges = {{{column} = {edges}}}")
+        made.start_all()
+        refused = edges.count(",") > 2
+        said = made.ended(bank=3 if refused else 0, telco=2 if refused else 0)
+        assert ("edges: " in said["telco"]) == refused

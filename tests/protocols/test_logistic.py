@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from malicious_peer import Change, Liar
+from scipy.optimize import linprog
 from sklearn.metrics import roc_auc_score
 
 from labelward.attacks import ATTACKS
@@ -37,7 +38,7 @@ from labelward.protocols.common.row_batches import epoch_order
 from labelward.protocols.family import attacker_data
 from labelward.protocols.logistic import training
 from labelward.protocols.logistic.columns import ColumnScale, encoded_columns, scales_of_party
-from labelward.protocols.logistic.descent import train_together
+from labelward.protocols.logistic.descent import check_batches, train_together
 from labelward.protocols.logistic.fixed_point import (
     MOST_ROWS,
     STATISTICAL,
@@ -288,12 +289,13 @@ def test_few_rows_for_their_columns_are_solved_where_they_are_allowed() -> None:
     [
         (80, 8, 2048, "range"),
         (480, 8, 128, "range"),
-        (480, 8, 192, None),
+        (480, 8, 384, None),  # 192 rows have less than 192 bits
+        (480, 8, 192, "range"),
         (480, 4, 127, "range"),  # 64 times the root
-        (480, 4, 128, None),
+        (480, 4, 192, None),
         (80, 2, 2048, "range"),
         (3000, 100, 2048, "range"),  # two batches of 1,200 rows
-        (3000, 100, 2400, None),
+        (3000, 90, 2400, None),
     ],
 )
 def test_batches_with_few_rows_for_their_columns_are_refused(
@@ -301,13 +303,31 @@ def test_batches_with_few_rows_for_their_columns_are_refused(
 ) -> None:
     """At the active party, before anything that follows from labels leaves; columns of two parties count together."""
     if code is None:
-        LogisticRegression(batch_size=size).check_batches(rows * 4 // 5, columns)
+        labels = np.arange(rows * 4 // 5) % 2.0
+        check_batches(LogisticRegression(batch_size=size), 1, labels, columns)
         return
     names, data = [f"c{at}" for at in range(columns)], {"table": "made.csv", "label": "label"}
     parties = {"active": ["signal"], "telco": names[::2], "shop": names[1::2]}
     job = job_of(parties, data=data, batch_size=size, rows_per_column=LogisticRegression().rows_per_column)
     with refused(JobError, "range", field="[model] batch_size", value=size):
         trained(job, data_of(job, few_rows(columns, rows)))
+
+
+@pytest.mark.parametrize(("positives", "fits"), [(10, False), (20, False), (300, False), (600, True)])
+def test_rare_classes_need_more_rows(positives: int, fits: bool) -> None:
+    """Ten positives among 2,080 rows are found by linear programming from the equations of 85 columns."""
+    rng = np.random.default_rng(2)
+    labels = (np.arange(2080) < positives).astype(float)
+    params, columns = LogisticRegression(batch_size=2080), 70
+    if positives == 10:
+        x = rng.normal(size=(2080, columns))
+        found = linprog(np.ones(2080), A_eq=x.T, b_eq=labels @ x, bounds=(0, 1))
+        np.testing.assert_allclose(found.x, labels, atol=1e-6)
+    if fits:
+        check_batches(params, 1, labels, columns)
+        return
+    with refused(JobError, "range", field="[model] batch_size", value=2080):
+        check_batches(params, 1, labels, columns)
 
 
 @pytest.mark.parametrize("anew", [False, True])

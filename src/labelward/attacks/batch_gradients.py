@@ -38,7 +38,7 @@ from labelward.kernels.encoded_columns import (
     scale_of_numbers,
     standardized,
 )
-from labelward.kernels.lattice_reduction import is_solvable, zero_one_solution
+from labelward.kernels.lattice_reduction import only_solution
 from labelward.messages.logistic import BatchRows, EncodedCategories, WeightGradient
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
@@ -133,13 +133,12 @@ def _equations(view: View) -> list[_Equations]:
 
 def _labels_of_first_batch(x: Floats, first: _Equations) -> NDArray[np.bool_] | None:
     """Return the labels of the first batch, whose residuals are ½ less the label: integer equations, solved exactly."""
-    rows, columns = len(first.rows), x.shape[1]
-    if first.epoch or not is_solvable(rows, columns):
+    if first.epoch:
         return None
     codes = np.rint(x[first.rows] * 2.0**FRACTION).astype(np.int64)
     twice = codes.sum(axis=0) - 2.0 ** (FRACTION + 1) * first.sums
     told = np.rint(twice / 2).astype(np.int64)
-    return zero_one_solution(codes, told) if np.abs(twice / 2 - told).max() < 1e-3 else None
+    return only_solution(codes, told) if np.abs(twice / 2 - told).max() < 1e-3 else None
 
 
 def _first_of_rows(equations: Iterable[_Equations]) -> list[_Equations]:

@@ -110,6 +110,8 @@ def party_command(
     folder = out or job_file.with_name(f"{job_file.stem}-{name}")
     purpose = _purpose(aligned, rows, explained, export=export)
     _check_options(context, purpose)
+    if purpose != "train" and result is None:
+        refuse_unread(context, ("force",), "needs --to; add it")
     if purpose == "align" and result is None:
         raise InputError("--align needs it: the file for the common rows", code="missing", field="--to")
     with RunLog(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as log, _log_end(log), prefix_job_file(job_file):

@@ -242,7 +242,7 @@ def encode_numbers(values: Any, where: str) -> Floats:
 
 def _warn_of_lost_digits(values: Any, encoded: Floats, where: str) -> None:
     """Warn of whole numbers that differ as they are and are equal as 64-bit numbers."""
-    if pa.types.is_floating(values.type) or not (np.abs(encoded) > _EXACT).any():
+    if pa.types.is_floating(values.type) or not (np.abs(encoded) >= _EXACT).any():
         return
     before, after = pc.count_distinct(values).as_py(), len(np.unique(encoded[~np.isnan(encoded)]))
     if after < before:

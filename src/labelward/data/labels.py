@@ -73,7 +73,7 @@ def _warn_of_spellings(classes: Sequence[str], where: str) -> None:
     """Warn of classes that differ in case or blanks alone."""
     spelled: dict[str, str] = {}
     for name in classes:
-        plain = " ".join(name.split()).casefold()
+        plain = " ".join(name.split()).lower()
         if plain in spelled:
             reason = f"{where}: classes {spelled[plain]!r} and {name!r} differ only in case or blanks"
             warnings.warn(reason, DataWarning, stacklevel=3)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -102,10 +102,10 @@ def check_edges(field: str, value: Any) -> FrozenDict[tuple[float, ...]]:
         raise JobError(reason, code="type", field=field, value=value)
     for column, edges in value.items():
         check_value(field, column, Text)
-        numbers = isinstance(edges, list | tuple) and all(
-            isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each) for each in edges
-        )
-        if not numbers or not edges or any(one >= two for one, two in itertools.pairwise(edges)):
+        listed = edges if isinstance(edges, list | tuple) else ()
+        numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in listed)
+        small = numbers and all(abs(each) <= sys.float_info.max for each in listed)
+        if not small or not listed or any(float(one) >= float(two) for one, two in itertools.pairwise(listed)):
             reason = f"must be increasing numbers for column {column!r}, not {edges!r}"
             raise JobError(reason, code="range" if numbers else "type", field=field, value=edges)
     return FrozenDict({column: tuple(map(float, edges)) for column, edges in value.items()})

@@ -103,8 +103,8 @@ class TableKeys(Parameters):
                         f"{column!r} is the {role} column", code="conflict", field=self.field_path(key), value=column
                     )
         for column in self.drop:
-            if column in self.text or column in self.hashed:
-                raise self.error("drop", f"{column!r} is listed under text or hashed", code="conflict")
+            if column in self.text or column in self.hashed or column in self.edges:
+                raise self.error("drop", f"{column!r} is listed under text, hashed or edges", code="conflict")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,10 +17,11 @@ from labelward.federation.components import make_engine
 from labelward.federation.simulation import SimulationResult, job_session, party_inputs, run_simulation
 from labelward.he import Engine
 from labelward.job import Job
-from labelward.messages.logistic import LogisticReady
 from labelward.party.handshake import RowMasks
 from labelward.planning.dry_run import ANY_SEED, TrainingData
 from labelward.planning.workload import RemoteShape, plan_run
+from labelward.protocols.logistic.columns import encoded_width, scales_of_party
+from labelward.protocols.logistic.descent import check_batches
 from labelward.protocols.logistic.family import LogisticFamily
 from labelward.protocols.logistic.params import LogisticRegression
 
@@ -82,11 +83,10 @@ def estimate_logistic(
     size = max(piece.stop - piece.start for piece in pieces)
     with closing(make_engine(job.encryption)) as engine:
         trial = _Trial(job, params, data, engine, run.seed)
+        check_batches(params, run.seed, data.labels.values, trial.passive_columns())
         with suppress(JobError):  # of few rows all categories may be rare
             trial.run(1, min(size, 64))  # code is compiled and libraries are loaded
         few, more = trial.run(_FEW, size), trial.run(_MORE, size)
-        told = few.views[job.active.name].received(LogisticReady)
-        params.check_batches(data.rows, sum(each.message.columns for each in told))
         bits = engine.key_bits(job.encryption.bits)
     batches = params.epochs * len(pieces)
     phases = {party: _scaled(few, more, party, batches) for party in data.parties}
@@ -148,6 +148,12 @@ class _Trial:
         held = replace(labels, values=labels.values[rows], weights=labels.weights[rows])
         family = LogisticFamily(replace(self.params, epochs=1, batch_size=size, rows_per_column=0))
         return run_simulation(session, family, party_inputs(parties, {parties[0].name: held}), self.engine)
+
+    def passive_columns(self) -> int:
+        """Return how many encoded columns all passive parties have together, by all rows of the job."""
+        rows = np.arange(self.data.rows)
+        parties = [self._party(name, rows) for name in self.data.parties[1:]]
+        return sum(encoded_width(scales_of_party(self.params, party)) for party in parties)
 
     def _party(self, name: str, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> PartyDataset:
         own = self.data.columns[name]

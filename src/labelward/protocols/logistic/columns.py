@@ -67,7 +67,7 @@ def scales_of_party(params: LogisticRegression, party: PartyDataset) -> tuple[Co
             reason = f"column {name!r} has {count} categories, more than {MOST_CATEGORIES}; drop it"
             raise JobError(reason, code="range", field="[data] drop", value=name)
     scales = tuple(ColumnScale.of(values, counts.get(place, 0), least) for place, values in enumerate(party.train.T))
-    width = sum(1 if scale.kept is None else len(scale.kept) for scale in scales)
+    width = encoded_width(scales)
     if width > MOST_COLUMNS:
         reason = f"party {party.name!r} has {width} columns, categories counted, more than {MOST_COLUMNS}"
         raise JobError(reason, code="range", field="[data] drop", value=width)
@@ -78,6 +78,11 @@ def scales_of_party(params: LogisticRegression, party: PartyDataset) -> tuple[Co
         )
         raise JobError(reason, code="columns", field="[data]", value=party.name)
     return scales
+
+
+def encoded_width(scales: Sequence[ColumnScale]) -> int:
+    """Return how many encoded columns the columns of these scales become."""
+    return sum(1 if scale.kept is None else len(scale.kept) for scale in scales)
 
 
 def encoded_columns(scales: Sequence[ColumnScale], x: Floats) -> Codes:

@@ -38,6 +38,17 @@ def batch_rows(params: LogisticRegression, seed: int, rows: int) -> list[Rows]:
     return [order[piece] for piece in params.batches(rows)]
 
 
+def check_batches(params: LogisticRegression, seed: int, labels: Floats, columns: int) -> None:
+    """Refuse batches whose labels the passive parties could solve for (:meth:`.LogisticRegression.check_batches`).
+
+    Args:
+        labels: float64 [rows], 0 or 1.
+        columns: encoded columns of all passive parties.
+    """
+    positives = [int(np.count_nonzero(labels[rows])) for rows in batch_rows(params, seed, len(labels))]
+    params.check_batches(positives, len(labels), columns)
+
+
 @dataclass
 class OwnWeights:
     """One party's columns and their weights.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, ClassVar
@@ -34,9 +35,10 @@ class LogisticRegression(Parameters):
     rows_per_column: Annotated[
         NonNegativeInt,
         Meta(
-            description="Least rows of a batch for each encoded column of all passive parties together, and 64 times "
-            "the root of their number at least; 0: no limit. A column tells them some 20 bits of a batch's labels: "
-            "with fewer rows these can be solved for, in seconds by lattice reduction where rows² < 700 · columns."
+            description="Least rows of a batch for each encoded column of all passive parties together, of classes "
+            "that are equally frequent (more of others, whose labels have fewer bits), and 64 times the root of their "
+            "number at least; 0: no limit. A column tells them some 20 bits of a batch's labels: with fewer rows these "
+            "can be solved for, in seconds by lattice reduction where rows² < 700 · columns."
         ),
     ] = 24
     learning_rate: Annotated[PositiveFloat, Meta(description="Step size of gradient descent.")] = 0.5
@@ -55,28 +57,39 @@ class LogisticRegression(Parameters):
         edges = [at * rows // count for at in range(count + 1)]
         return [slice(start, stop) for start, stop in pairwise(edges)]
 
-    def check_batches(self, rows: int, columns: int) -> None:
+    def check_batches(self, positives: Sequence[int], rows: int, columns: int) -> None:
         """Refuse batches whose labels the passive parties could solve for.
 
-        They need more rows than the equations have bits, and so many that lattice reduction is out of reach where some
-        labels are known or guessed: it needs blocks of several hundred where rows² = 4,096 · columns.
+        The labels of a batch need more bits than its equations have, which are fewer than the rows where a class is
+        rare: few positives are found by linear programming. And they need so many rows that lattice reduction is out of
+        reach where some labels are known: it needs blocks of several hundred where rows² = 4,096 · columns.
 
         Args:
+            positives: rows of the second class in each batch of :meth:`batches`.
             rows: training rows.
             columns: encoded columns of all passive parties, who may pool what they learn.
 
         Raises:
             JobError: a batch has fewer rows than :attr:`rows_per_column` asks for.
         """
-        least = min(each.stop - each.start for each in self.batches(rows))
-        needed = max(self.rows_per_column * columns, math.ceil(64 * math.sqrt(columns)))
-        if least >= needed or not self.rows_per_column:
+        if not self.rows_per_column:
             return
+        sizes = [each.stop - each.start for each in self.batches(rows)]
+        bits = min(label_bits(size, count) for size, count in zip(sizes, positives, strict=True))
+        needed, least = self.rows_per_column * columns, math.ceil(64 * math.sqrt(columns))
+        if bits >= needed and min(sizes) >= least:
+            return
+        wanted = math.ceil(max(needed * min(sizes) / max(bits, 1), least))  # at the same share of positives
+        fitting = -(-rows // (rows // wanted)) if wanted <= rows else MOST_ROWS + 1
         reason = (
-            f"gives batches of {least} rows, where the {columns} encoded columns of the passive parties need {needed} "
-            f"(rows_per_column = {self.rows_per_column}), since these could solve for the labels of fewer; "
+            f"gives batches of {min(sizes)} rows, whose labels have {bits:.0f} bits; the {columns} encoded columns of "
+            f"the passive parties need {needed} bits (rows_per_column = {self.rows_per_column}) and {least} rows, "
+            "since these could solve for the labels of fewer; "
         )
-        fitting = -(-rows // (rows // needed)) if needed <= rows else None
-        possible = fitting is not None and fitting <= MOST_ROWS
-        reason += f"set it to {fitting} or more" if possible else "leave columns out, or bring more rows"
+        reason += f"set it to some {fitting} or more" if fitting <= MOST_ROWS else "leave columns out"
         raise JobError(reason, code="range", field="[model] batch_size", value=self.batch_size)
+
+
+def label_bits(rows: int, positives: int) -> float:
+    """Return the bits of so many labels, of which the number of positives is known."""
+    return (math.lgamma(rows + 1) - math.lgamma(positives + 1) - math.lgamma(rows - positives + 1)) / math.log(2)

@@ -55,7 +55,7 @@ from labelward.party.noise_record import record_draws
 from labelward.party.roles import PASSIVE
 from labelward.policy.chain import ChainState
 from labelward.protocols.common.pairwise_masks import PairwiseMasks
-from labelward.protocols.logistic.descent import Intercept, OwnWeights, batch_rows
+from labelward.protocols.logistic.descent import Intercept, OwnWeights, batch_rows, check_batches
 from labelward.protocols.logistic.fixed_point import MOST_COLUMNS, BatchSums, products
 
 Floats = NDArray[np.float64]
@@ -117,7 +117,7 @@ class ActiveTraining:
             ctx.expect(peer, 8 * self.own.params.most_rows(len(self.labels)) + _DESCRIBED)  # scores
             ctx.send(peer, LogisticStart(self.model, private.public.material()), ())
         columns = {peer: self._columns_of(peer, engine, private.public.bits) for peer in ctx.peers}
-        self.own.params.check_batches(len(self.labels), sum(columns.values()))
+        check_batches(self.own.params, ctx.seed, self.labels, sum(columns.values()))
         if resume is None:
             self._save(0)
         else:

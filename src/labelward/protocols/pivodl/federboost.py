@@ -114,6 +114,7 @@ class FederBoostFamily(ModelFamily[PivodlShare]):
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[PivodlShare]:
         """See :meth:`ModelFamily.program`."""
         data = inputs.data
+        self._check_edges(data, inputs.labels is not None)  # over a network a party knows its own columns alone
         with ctx.phase("binning"):
             own = OwnColumns.of(data, self.params.sent_bins if inputs.labels is None else self.params.most_bins)
         if inputs.labels is None:

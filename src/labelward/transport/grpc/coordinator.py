@@ -62,7 +62,7 @@ class _Coordinator:
         self.node, self.peers = node, node.peers
         self.over = False
         self._waits: tuple[tuple[str, ...], float] = ((), 0.0)
-        self._came: dict[str, tuple[float, float]] = {}  # by peer: when a waiting began, and the peer was there in it
+        self._came: dict[str, float] = {}  # by peer: when it was first seen since it was away
         node.on_session, node.on_note = self.on_session, self.on_note
 
     def on_session(self, peer: Peer) -> None:
@@ -143,7 +143,7 @@ class _Coordinator:
                 raise told
         for peer in missing:
             error = node.missing(peer, began)
-            if error is None and self._connected_for(peer, began) > node.endpoint.silence:
+            if error is None and self._is_silent(peer, began):
                 error = PeerError(
                     peer.name,
                     f"is connected but made no progress for {node.endpoint.silence:g} s",
@@ -156,14 +156,18 @@ class _Coordinator:
         self._log_waiting(missing, began)
         node.lock.wait(_WAIT)
 
-    def _connected_for(self, peer: Peer, began: float) -> float:
-        """Return for how many seconds a peer has been there since it came during this waiting; 0 while it is away."""
-        now = time.monotonic()
-        if not peer.heard or now - peer.heard > _FRESH * self.node.endpoint.heartbeat:
-            return 0.0
-        if self._came.get(peer.name, (None, 0.0))[0] != began:
-            self._came[peer.name] = (began, now)
-        return now - self._came[peer.name][1]
+    def _is_silent(self, peer: Peer, began: float) -> bool:
+        """Return whether a peer is there, and has been for too long; one that comes and goes has the timeout besides.
+
+        So has the active party, which may itself wait for others.
+        """
+        now, endpoint = time.monotonic(), self.node.endpoint
+        if not peer.heard or now - peer.heard > _FRESH * endpoint.heartbeat:
+            self._came.pop(peer.name, None)
+            return False
+        came = max(began, self._came.setdefault(peer.name, now))
+        waits = 0.0 if self.tells else endpoint.timeout
+        return now - came > endpoint.silence + waits or now - began > endpoint.silence + endpoint.timeout + waits
 
     def _log_waiting(self, missing: list[Peer], began: float) -> None:
         names, now = tuple(peer.name for peer in missing), time.monotonic()
