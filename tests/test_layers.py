@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "rng": {"errors"},
     "extensions": {"errors"},
     "registry": {"errors", "extensions"},
-    "jit": set(),
+    "jit": {"errors"},
     "parameters": {"errors"},
     "job": {"errors", "extensions", "parameters"},
     "kernels": {"errors", "jit"},

@@ -300,7 +300,9 @@ def test_who_knows_all_other_cells_stays_below_epsilon_with_stated_edges(epsilon
         ({"w": []}, {}, JobError, "range"),
         ({"w": ["a"]}, {}, JobError, "type"),
         ({"w": [True]}, {}, JobError, "type"),
-        ({"w": [math.inf]}, {}, JobError, "type"),
+        ({"w": [math.inf]}, {}, JobError, "range"),
+        ({"w": [10**400]}, {}, JobError, "range"),
+        ({"w": [2**53, 2**53 + 1]}, {}, JobError, "range"),
         ({"label": [0.5]}, {}, JobError, "conflict"),
     ],
 )
