@@ -48,6 +48,7 @@ from labelward.privacy.noise import on_grid
 Floats = NDArray[np.float64]
 
 _SEARCHED, _NARROWED = 257, 3
+_FEW_ROWS = 16
 """Points of the search for how far noise across goes, and how often it is narrowed to the neighbors of the best."""
 
 _ALIKE = 1e-4
@@ -204,6 +205,11 @@ def _noise(
 
 def line_of(values: Floats) -> Line | None:
     """Return the line through 0 on which all rows lie up to rounding; None: there is none."""
+    lengths = np.einsum("ij,ij->i", values, values)
+    few = values[np.argsort(lengths)[-_FEW_ROWS:]]  # the longest rows, most of which are off the line where others are
+    off = few - np.outer(few @ few[-1], few[-1] / (lengths.max() or 1.0))
+    if np.linalg.norm(off) > 4 * _ALIKE * np.sqrt(len(values)) * np.linalg.norm(few):
+        return None
     direction = _longest(values)
     numbers = values @ direction
     off = np.linalg.norm(values - np.outer(numbers, direction))
