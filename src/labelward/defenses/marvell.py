@@ -212,8 +212,8 @@ def line_of(values: Floats) -> Line | None:
         return None
     direction = _longest(values)
     numbers = values @ direction
-    off = np.linalg.norm(values - np.outer(numbers, direction))
-    return Line(numbers, direction) if off <= _ALIKE * np.linalg.norm(values) else None
+    left = np.linalg.norm(values - np.outer(numbers, direction))
+    return Line(numbers, direction) if left <= _ALIKE * np.linalg.norm(values) else None
 
 
 def _longest(values: Floats) -> Floats:
