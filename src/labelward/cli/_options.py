@@ -36,10 +36,10 @@ def refuse_unread(context: typer.Context, parameters: Collection[str], reason: s
             raise InputError(reason, code="conflict", field=parameter.opts[0])
 
 
-def refuse_overwriting(out: Path, inputs: Collection[Path], option: str = "--out") -> None:
-    """Refuse an output file, given by an option, that is one of the inputs."""
+def refuse_overwriting(out: Path | None, inputs: Collection[Path | None], option: str = "--out") -> None:
+    """Refuse an output file, given by an option, that is one of the inputs; None: not given."""
     for each in inputs:
-        if out.exists() and each.exists() and out.samefile(each):
+        if out is not None and each is not None and out.exists() and each.exists() and out.samefile(each):
             reason = f"{out} is read by this command; name another file"
             raise InputError(reason, code="conflict", field=option, value=str(out))
 

@@ -73,7 +73,7 @@ def attack_command(
     from labelward.party.view import View
 
     check_output_file(out, force=force, ending=".parquet")
-    refuse_overwriting(out, [*features, *(each for each in (known, attribute, labels) if each is not None)])
+    refuse_overwriting(out, [*features, known, attribute, labels])
     if known is None and labels is None:
         refuse_unread(context, ("label",), "needs --known or --labels; add one")
     parameters = _parse_parameters(param or [])
@@ -147,11 +147,10 @@ def score_command(
 
     if bins is not None and (columns or view):
         raise InputError("classes have an epsilon, quantities have none", code="conflict", field="--bins", value=bins)
-    if party is not None:
-        refuse_unread(context, ("label", "bins"), "is for a guess of labels; with --party leave it out")
     if party is None:
         scores = score_guess(guess, truth, label=label, id_column=id_column, bins=bins)
     else:
+        refuse_unread(context, ("label", "bins"), "is for a guess of labels; with --party leave it out")
         scores = score_stored_columns(guess, truth, party, id_column=id_column)
     evidence = None
     if columns or view:

@@ -68,7 +68,7 @@ def show_tree(
     model_parties(run_dir)
     if svg is None:
         refuse_unread(context, ("force",), "needs --svg; add it")
-    if svg is not None:
+    else:
         check_output_file(svg, force=force, ending=".svg")
     from labelward.federation.model import FederatedModel
     from labelward.runs.secure_files import write_bytes

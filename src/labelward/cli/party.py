@@ -210,8 +210,7 @@ def _predict(
     from labelward.federation.party_prediction import predict_as_party
 
     rows, out = tables
-    if out is not None:
-        refuse_overwriting(out, (rows,), "--to")
+    refuse_overwriting(out, (rows,), "--to")
     number = predict_as_party(job, name, folder, rows, out, join=join, log=log, mode=mode, warn=warn)
     typer.echo(f"predicted {pluralize(number, 'row')}" if out is None else f"wrote {out}")
 
@@ -229,8 +228,7 @@ def _explain(
     from labelward.federation.party_explanation import explain_as_party
 
     rows, background, out = tables
-    if out is not None:
-        refuse_overwriting(out, (rows, *([] if background is None else [background])), "--to")
+    refuse_overwriting(out, (rows, background), "--to")
     number = explain_as_party(
         job, name, folder, rows, out, background=background, most=most, join=join, log=log, warn=warn
     )

@@ -231,10 +231,11 @@ def encode_columns(
     known = fit_encoding(
         table, columns, place, style=job.data.categories, buckets=job.data.buckets, hashed=hashed, rows=seen
     )
-    for key, column in [*(("monotone", each) for each in directions), *(("edges", each) for each in edges)]:
-        if column not in known.names or column in known.categories:
-            reason = f"column {column!r} is categorical, and categories have no order; remove it"
-            raise DataError(reason, code="columns", field=f"{place}: {key}", value=column)
+    for key, ordered in (("monotone", directions), ("edges", edges)):
+        for column in ordered:
+            if column not in known.names or column in known.categories:
+                reason = f"column {column!r} is categorical, and categories have no order; remove it"
+                raise DataError(reason, code="columns", field=f"{place}: {key}", value=column)
     if name not in (job.active.name, job.dealer) and not known.names:
         raise DataError(
             "no column has more than one category, and a passive party needs one", code="columns", field=place

@@ -177,13 +177,19 @@ def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float
     if not values.any():
         raise DataError("all weights are 0; at least one must be positive", code="values", field=where)
     least, most = float(values[values > 0].min()), float(values.max())
-    if most / least > WIDEST_WEIGHTS:
-        reason = (
-            f"positive weights range from {least:g} to {most:g}, a ratio above {WIDEST_WEIGHTS:g}: the smallest would "
-            "round to zero; set them to 0 or increase them"
-        )
+    if reason := too_wide(least, most):
         raise DataError(reason, code="range", field=where, value=(least, most))
     return values
+
+
+def too_wide(least: float, most: float) -> str:
+    """Return what is wrong where positive weights range from one number to another; empty: nothing."""
+    if most / least <= WIDEST_WEIGHTS:
+        return ""
+    return (
+        f"positive weights range from {least:g} to {most:g}, a ratio above {WIDEST_WEIGHTS:g}: the smallest would "
+        "round to zero; set them to 0 or increase them"
+    )
 
 
 def quantile_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:

@@ -48,8 +48,10 @@ from labelward.privacy.noise import on_grid
 Floats = NDArray[np.float64]
 
 _SEARCHED, _NARROWED = 257, 3
-_FEW_ROWS = 16
 """Points of the search for how far noise across goes, and how often it is narrowed to the neighbors of the best."""
+
+_FEW_ROWS = 16
+"""Longest rows that are looked at before all are, to tell whether gradients lie on a line."""
 
 _ALIKE = 1e-4
 """Share of its length by which a gradient may be off a line, or off a multiple of another one, by rounding."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from labelward.data.labels import WIDEST_WEIGHTS
+from labelward.data.labels import WIDEST_WEIGHTS, too_wide
 from labelward.estimators._errors import InvalidInputError
 
 Floats = NDArray[np.float64]
@@ -47,11 +47,7 @@ def resolve_weights(given: Any, rows: int, name: str) -> Floats:
             field=name,
             value=float(weights[row]),
         )
-    if most / least > WIDEST_WEIGHTS:
-        reason = (
-            f"positive weights range from {least:g} to {most:g}, a ratio above {WIDEST_WEIGHTS:g}: the smallest would "
-            "round to zero; set them to 0 or increase them"
-        )
+    if reason := too_wide(least, most):
         raise InvalidInputError(reason, code="range", field=name, value=(float(least), float(most)))
     return weights
 

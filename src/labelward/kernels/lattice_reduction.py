@@ -34,10 +34,13 @@ def only_solution(a: Integers, b: Integers) -> NDArray[np.bool_] | None:
         a: int64 [n, d], numbers below 2^20.
         b: int64 [d].
     """
+    n = len(a)
+    if not 0 < n <= _MOST_UNKNOWNS:  # before a decomposition of what may be a large batch
+        return None
     chosen = _independent(a)
-    n, d = len(a), len(chosen)
-    fits = 0 < n <= _MOST_UNKNOWNS and n**2 <= _EASE * d
-    if not fits or len(np.unique(a, axis=0)) < n or sum(_bits(a[:, at]) for at in chosen) < n + _MARGIN:
+    if n**2 > _EASE * len(chosen) or len(np.unique(a, axis=0)) < n:
+        return None
+    if sum(_bits(a[:, at]) for at in chosen) < n + _MARGIN:
         return None
     found = zero_one_solution(a[:, chosen], b[chosen])
     return found if found is not None and np.array_equal(found.astype(np.int64) @ a, b) else None

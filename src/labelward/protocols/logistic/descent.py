@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +15,7 @@ from labelward.kernels.encoded_columns import Codes, column_values
 from labelward.protocols.common.row_batches import epoch_order
 from labelward.protocols.logistic.columns import encoded_columns, scales_of_party
 from labelward.protocols.logistic.fixed_point import (
+    MOST_ROWS,
     fixed_residuals,
     fixed_scores,
     gradient_values,
@@ -39,14 +41,40 @@ def batch_rows(params: LogisticRegression, seed: int, rows: int) -> list[Rows]:
 
 
 def check_batches(params: LogisticRegression, seed: int, labels: Floats, columns: int) -> None:
-    """Refuse batches whose labels the passive parties could solve for (:meth:`.LogisticRegression.check_batches`).
+    """Refuse batches whose labels the passive parties could solve for.
+
+    The labels of a batch need more bits than its equations have, which are fewer than the rows where a class is rare:
+    few positives are found by linear programming. And they need so many rows that lattice reduction is out of reach
+    where some labels are known: it needs blocks of several hundred where rows² = 4,096 · columns.
 
     Args:
         labels: float64 [rows], 0 or 1.
-        columns: encoded columns of all passive parties.
+        columns: encoded columns of all passive parties, who may pool what they learn.
+
+    Raises:
+        JobError: a batch has fewer rows than ``rows_per_column`` asks for.
     """
-    positives = [int(np.count_nonzero(labels[rows])) for rows in batch_rows(params, seed, len(labels))]
-    params.check_batches(positives, len(labels), columns)
+    if not params.rows_per_column:
+        return
+    batches = [labels[rows] for rows in batch_rows(params, seed, len(labels))]
+    size, bits = min(map(len, batches)), min(label_bits(len(each), int(np.count_nonzero(each))) for each in batches)
+    needed, least = params.rows_per_column * columns, math.ceil(64 * math.sqrt(columns))
+    if bits >= needed and size >= least:
+        return
+    wanted = math.ceil(max(needed * size / max(bits, 1), least))  # at the same share of positives
+    fitting = -(-len(labels) // (len(labels) // wanted)) if wanted <= len(labels) else MOST_ROWS + 1
+    reason = (
+        f"gives batches of {size} rows, whose labels have {bits:.0f} bits; the {columns} encoded columns of the "
+        f"passive parties need {needed} bits (rows_per_column = {params.rows_per_column}) and {least} rows, since "
+        "these could solve for the labels of fewer; "
+    )
+    reason += f"set it to some {fitting} or more" if fitting <= MOST_ROWS else "leave columns out"
+    raise JobError(reason, code="range", field="[model] batch_size", value=params.batch_size)
+
+
+def label_bits(rows: int, positives: int) -> float:
+    """Return the bits of so many labels, of which the number of positives is known."""
+    return (math.lgamma(rows + 1) - math.lgamma(positives + 1) - math.lgamma(rows - positives + 1)) / math.log(2)
 
 
 @dataclass

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from labelward.errors import JobError
 from labelward.parameters import NonNegativeFloat, NonNegativeInt, Parameters, PositiveFloat, PositiveInt
 from labelward.protocols.logistic.fixed_point import MOST_ROWS
 
@@ -56,40 +53,3 @@ class LogisticRegression(Parameters):
         count = -(-rows // self.batch_size)
         edges = [at * rows // count for at in range(count + 1)]
         return [slice(start, stop) for start, stop in pairwise(edges)]
-
-    def check_batches(self, positives: Sequence[int], rows: int, columns: int) -> None:
-        """Refuse batches whose labels the passive parties could solve for.
-
-        The labels of a batch need more bits than its equations have, which are fewer than the rows where a class is
-        rare: few positives are found by linear programming. And they need so many rows that lattice reduction is out of
-        reach where some labels are known: it needs blocks of several hundred where rows² = 4,096 · columns.
-
-        Args:
-            positives: rows of the second class in each batch of :meth:`batches`.
-            rows: training rows.
-            columns: encoded columns of all passive parties, who may pool what they learn.
-
-        Raises:
-            JobError: a batch has fewer rows than :attr:`rows_per_column` asks for.
-        """
-        if not self.rows_per_column:
-            return
-        sizes = [each.stop - each.start for each in self.batches(rows)]
-        bits = min(label_bits(size, count) for size, count in zip(sizes, positives, strict=True))
-        needed, least = self.rows_per_column * columns, math.ceil(64 * math.sqrt(columns))
-        if bits >= needed and min(sizes) >= least:
-            return
-        wanted = math.ceil(max(needed * min(sizes) / max(bits, 1), least))  # at the same share of positives
-        fitting = -(-rows // (rows // wanted)) if wanted <= rows else MOST_ROWS + 1
-        reason = (
-            f"gives batches of {min(sizes)} rows, whose labels have {bits:.0f} bits; the {columns} encoded columns of "
-            f"the passive parties need {needed} bits (rows_per_column = {self.rows_per_column}) and {least} rows, "
-            "since these could solve for the labels of fewer; "
-        )
-        reason += f"set it to some {fitting} or more" if fitting <= MOST_ROWS else "leave columns out"
-        raise JobError(reason, code="range", field="[model] batch_size", value=self.batch_size)
-
-
-def label_bits(rows: int, positives: int) -> float:
-    """Return the bits of so many labels, of which the number of positives is known."""
-    return (math.lgamma(rows + 1) - math.lgamma(positives + 1) - math.lgamma(rows - positives + 1)) / math.log(2)

@@ -13,7 +13,7 @@ Setting: semi-honest parties. The active party has the labels and a key, the oth
 Who sees what. A passive party: one sum of residuals times column for each column and batch (attack
 ``batch-gradients``), and no residual. It can solve for the labels of rows that its columns single out in a batch, so
 that rare categories have no column, and for all labels of a batch with few rows for its columns, which the active party
-refuses (:meth:`.LogisticRegression.check_batches`). One that makes up its columns reads 20 labels with each of
+refuses (:func:`.check_batches`). One that makes up its columns reads 20 labels with each of
 them; only noise on the labels bounds that.
 The active party: for each epoch the sum of the other parties' parts of the score of each row, and so with one passive
 party that party's own. How they change from epoch to epoch gives the inner products of the rows, once there are more

@@ -146,9 +146,9 @@ class _Coordinator:
             if error is None and self._is_silent(peer, began):
                 error = PeerError(
                     peer.name,
-                    f"is connected but made no progress for {node.endpoint.silence:g} s",
+                    f"is connected but made no progress for {self._patience:g} s",
                     code="peer-silent",
-                    value=node.endpoint.silence,
+                    value=self._patience,
                 )
             if error is not None:
                 node.broadcast(to_record(b"", error))
@@ -156,26 +156,30 @@ class _Coordinator:
         self._log_waiting(missing, began)
         node.lock.wait(_WAIT)
 
-    def _is_silent(self, peer: Peer, began: float) -> bool:
-        """Return whether a peer is there, and has been for too long; one that comes and goes has the timeout besides.
+    @property
+    def _patience(self) -> float:
+        """Seconds that a peer may be there without progress; the active party may itself wait for others."""
+        endpoint = self.node.endpoint
+        return endpoint.silence + (0.0 if self.tells else endpoint.timeout)
 
-        So has the active party, which may itself wait for others.
-        """
-        now, endpoint = time.monotonic(), self.node.endpoint
-        if not peer.heard or now - peer.heard > _FRESH * endpoint.heartbeat:
+    def _is_silent(self, peer: Peer, began: float) -> bool:
+        """Return whether a peer has been there for too long; one that comes and goes has the timeout besides."""
+        now = time.monotonic()
+        if self._is_away(peer, now):
             self._came.pop(peer.name, None)
             return False
         came = max(began, self._came.setdefault(peer.name, now))
-        waits = 0.0 if self.tells else endpoint.timeout
-        return now - came > endpoint.silence + waits or now - began > endpoint.silence + endpoint.timeout + waits
+        return now - came > self._patience or now - began > self._patience + self.node.endpoint.timeout
+
+    def _is_away(self, peer: Peer, now: float) -> bool:
+        return not peer.heard or now - peer.heard > _FRESH * self.node.endpoint.heartbeat
 
     def _log_waiting(self, missing: list[Peer], began: float) -> None:
         names, now = tuple(peer.name for peer in missing), time.monotonic()
         if names == self._waits[0] and now - self._waits[1] < _LOG_INTERVAL:
             return
         self._waits = (names, now)
-        fresh = _FRESH * self.node.endpoint.heartbeat
-        away = {peer.name: self.node.reason(peer) for peer in missing if not peer.heard or now - peer.heard > fresh}
+        away = {peer.name: self.node.reason(peer) for peer in missing if self._is_away(peer, now)}
         left = self.node.endpoint.timeout - (now - min(max(began, peer.heard) for peer in missing))
         told = {"for": list(names), "away": away, "seconds": round(now - began, 1), "left": round(max(0.0, left), 1)}
         self.node.log("waiting", told)
