@@ -245,10 +245,14 @@ class Sizes(_Arithmetic):
 def test_no_transform_leaves_the_range_in_which_quotients_are_rounded(q: int) -> None:
     """The bounds of ``ring.py``, of the largest coefficients and of a difference of two 0/1 ones."""
     of, factors = Sizes(q), [None] * 7
-    for size, passes in ((Fraction(1, 2), 4), (Fraction(1), 3)):
+    for size, passes in (
+        ([Fraction(1, 2)] * 8, 4),
+        (of.three_levels_of(lambda i, product: Fraction(1, 2), factors), 2),
+        ([Fraction(1)] * 8, 3),
+    ):
         for _ in range(passes):
-            size = max(of.three_levels([size] * 8, factors))
-        assert of.by(size) + Fraction(1, 2) < Fraction(13, 10)  # a sum that is rounded twice
+            size = of.three_levels([max(size)] * 8, factors)
+        assert of.by(max(size)) + Fraction(1, 2) < Fraction(13, 10)  # a sum that is rounded twice
     size = Fraction(13, 10)
     for _ in range(3):
         size = max(of.three_levels_back([size] * 8, factors))

@@ -211,7 +211,7 @@ def list_by_cell(groups: Int32s, start: int, free: Int64s, order: Int32s) -> Non
 
 @jit
 def _shift_add(source: Int64s, starts: Int64s, count: int, total: Int64s) -> None:
-    """Add ``source[start : start + n]`` for each start, four at a time."""
+    """Add ``source[start : start + n]`` for each start, up to four at a time."""
     n, at = len(total), 0
     while at + 4 <= count:
         a, b = source[starts[at] : starts[at] + n], source[starts[at + 1] : starts[at + 1] + n]
@@ -219,11 +219,15 @@ def _shift_add(source: Int64s, starts: Int64s, count: int, total: Int64s) -> Non
         for i in range(n):
             total[i] += (a[i] + b[i]) + (c[i] + d[i])
         at += 4
-    while at < count:
+    if at + 2 <= count:
+        a, b = source[starts[at] : starts[at] + n], source[starts[at + 1] : starts[at + 1] + n]
+        for i in range(n):
+            total[i] += a[i] + b[i]
+        at += 2
+    if at < count:
         a = source[starts[at] : starts[at] + n]
         for i in range(n):
             total[i] += a[i]
-        at += 1
 
 
 @jit

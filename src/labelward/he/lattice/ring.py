@@ -9,7 +9,9 @@ an integer below 2^53, hence exact, and the quotient at most 2^51, hence rounded
 *Transform.* N = 8^p. Three levels of X^n - c = (X^(n/2) - r)(X^(n/2) + r), r² = c, split the ring into eight of degree
 N/8, which become the eight lanes of a vector; all further levels work on whole vectors. A transformed polynomial is
 float64 [N/8, 8], a plain one float64 [N] of coefficients. From |x| ≤ q/2 twelve levels lead to B < 8, without any
-correction in between; the inverse reduces three of eight values every three levels, and all stay below 1.4·q.
+correction in between; the inverse reduces three of eight values every three levels, and all stay below 1.4·q. Of 0/1
+coefficients five levels are sums of table entries, since a byte of eight of them has 256 values: where few are 1, as
+in the indicator of a group, those that are read stay in the nearest cache.
 
 Reference: J. Cooley, J. Tukey (1965); the product with a fused multiply-add is as in J. van der Hoeven, G. Lecerf,
 G. Quintin, *Modular SIMD arithmetic in Mathemagix*, ACM TOMS 43 (2016), section 3.
@@ -18,6 +20,7 @@ G. Quintin, *Modular SIMD arithmetic in Mathemagix*, ACM TOMS 43 (2016), section
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
@@ -29,6 +32,7 @@ Reals = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Int8s = NDArray[np.int8]
+Objects = NDArray[np.object_]
 
 LANES, WORD_BITS = 8, 49
 #: Degrees by whether they need ``insecure``; powers of eight, so that three levels are one pass.
@@ -57,7 +61,8 @@ class Transform(NamedTuple):
         first, first_back: float64 [7]: factors of the first three levels, and their inverses, of which the
             first one is times 1/n.
         later, later_back: float64 [blocks, 7, 8]: those of each further pass, one block after the other.
-        bits: float64 [256, 8]: the first three levels of Σ X^(i·n/8) over the set bits i of a byte.
+        bits: float64 [6 * 256, 8]: the first three levels of Σ X^(i·n/8) over the set bits i of a byte, times 1, r, s,
+            s·r, t and t·r of the first three factors r, s, t of the next levels.
     """
 
     constants: Reals
@@ -133,6 +138,7 @@ def _transform(n: int, q: int) -> Transform:
                 lanes = [factors(3 * step, lane * below + block, sign) for lane in range(LANES)]
                 blocks.append(np.array(lanes, dtype=object).T.tolist())
     first, first_back, share = factors(0, 0, 1), factors(0, 0, -1), pow(n, -1, q)
+    r, s, t = (np.array(each, dtype=object) for each in later[1][0][:3])
     first_back[0] = balanced(first_back[0] * share, q)
     return Transform(
         constants=np.array([q, 1 / q, balanced(share, q), 0.0], dtype=np.float64),
@@ -140,7 +146,7 @@ def _transform(n: int, q: int) -> Transform:
         first_back=np.array(first_back, dtype=np.float64),
         later=_table(later[1]),
         later_back=_table(later[-1]),
-        bits=_bit_table(first, q),
+        bits=_bit_tables(first, [np.ones(LANES, dtype=object), r, s, s * r, t, t * r], q),
     )
 
 
@@ -150,9 +156,9 @@ def _table(factors: list[list[list[int]]]) -> Reals:
     return table
 
 
-def _bit_table(first: list[int], q: int) -> Reals:
-    """Return what the first three levels make of each byte of 0/1 coefficients at distance n/8."""
-    table = vectors(256, LANES)
+def _bit_tables(first: list[int], products: Sequence[Objects], q: int) -> Reals:
+    """Return what the first three levels make of each byte of 0/1 coefficients at distance n/8, times the products."""
+    tables = vectors(len(products), 256, LANES)
     for byte in range(256):
         values, used = [byte >> i & 1 for i in range(LANES)], 0
         for down in range(3):
@@ -162,5 +168,6 @@ def _bit_table(first: list[int], q: int) -> Reals:
                     low, high = values[i], values[i + half] * first[used]
                     values[i], values[i + half] = (low + high) % q, (low - high) % q
                 used += 1
-        table[byte] = [balanced(value, q) for value in values]
-    return table
+        for table, product in zip(tables, products, strict=True):
+            table[byte] = [balanced(value, q) for value in product * values]
+    return tables.reshape(-1, LANES)

@@ -80,13 +80,34 @@ class _Arithmetic:
         """Return x·w modulo q, balanced."""
         return self.reduce(self.product(x, w))
 
+    def level(self, v: list[Any], down: int, factors: Sequence[Any]) -> None:
+        """Split eight values at distance 4, 2 or 1."""
+        half = 4 >> down
+        for node in range(1 << down):
+            for i in range(node * 2 * half, node * 2 * half + half):
+                high = self.by(v[i + half], factors[(1 << down) - 1 + node])
+                v[i], v[i + half] = self.b.fadd(v[i], high), self.b.fsub(v[i], high)
+
     def three_levels(self, v: list[Any], factors: Sequence[Any]) -> list[Any]:
         """Split eight values at distance 4, 2 and 1."""
-        for down, half in enumerate((4, 2, 1)):
-            for node in range(1 << down):
-                for i in range(node * 2 * half, node * 2 * half + half):
-                    high = self.by(v[i + half], factors[(1 << down) - 1 + node])
-                    v[i], v[i + half] = self.b.fadd(v[i], high), self.b.fsub(v[i], high)
+        for down in range(3):
+            self.level(v, down, factors)
+        return v
+
+    def three_levels_of(self, found: Callable[[int, int], Any], factors: Sequence[Any]) -> list[Any]:
+        """Split eight values as :meth:`three_levels` does; ``found(i, p)`` is value i times product p of ``ring.py``.
+
+        The first two levels have no product then, and only the last four ``factors`` are read.
+        """
+        v = [_UNDEFINED] * 8
+        for i in range(2):
+            low, high = found(i, 0), found(i + 4, 1)
+            near, far = self.b.fadd(found(i + 2, 2), found(i + 6, 3)), self.b.fsub(found(i + 2, 4), found(i + 6, 5))
+            low, high = self.b.fadd(low, high), self.b.fsub(low, high)
+            v[i], v[i + 2], v[i + 4], v[i + 6] = (
+                self.b.fadd(low, near), self.b.fsub(low, near), self.b.fadd(high, far), self.b.fsub(high, far)
+            )  # fmt: skip
+        self.level(v, 2, factors)
         return v
 
     def three_levels_back(self, v: list[Any], factors: Sequence[Any], scale: Any = None) -> list[Any]:
@@ -177,15 +198,24 @@ def _pass(
                     _store(b, added, total, each)
 
 
-def _first_pass(
-    b: ir.IRBuilder, a: _Arithmetic, value: Callable[[Any], Any], out: Any, factors: Any, eighth: Any
+def _first_pass_of_bits(
+    b: ir.IRBuilder, a: _Arithmetic, bits: Any, tables: Any, out: Any, factors: Any, eighth: Any, *, minus: Any = None
 ) -> None:
-    """Write the pass of the largest stride from what ``value(place)`` writes."""
+    """Write the pass of the largest stride of 0/1 coefficients; ``minus`` are bits of coefficients -1."""
     stride = b.lshr(eighth, _i64(3))
     twiddles = [a.factor(_load(b, factors, i)) for i in range(7)]
     with _loop(b, stride) as place:
         places = [b.add(place.index, b.mul(stride, _i64(i))) for i in range(8)]
-        values = a.three_levels([value(each) for each in places], twiddles)
+        indexes = [[b.zext(b.load(_at(b, of, i)), I64) for i in places] for of in (bits, minus) if of is not None]
+
+        def found(i: int, product: int) -> Any:
+            of = [_load(b, _at(b, tables, product << 8), each[i]) for each in indexes]
+            return b.fsub(*of) if minus is not None else of[0]
+
+        if minus is None:
+            values = a.three_levels_of(found, twiddles)
+        else:  # four differences of products would leave the range
+            values = a.three_levels([found(i, 0) for i in range(8)], twiddles)
         for each, at in zip(values, places, strict=True):
             _store(b, each, out, at)
 
@@ -216,18 +246,6 @@ def _parts(
             of_stride_one()
 
 
-def _of_bits(b: ir.IRBuilder, bits: Any, tables: Any, minus: Any = None) -> Callable[[Any], Any]:
-    """Return the writer of the first three levels of 0/1 coefficients; ``minus`` are bits of coefficients -1."""
-
-    def value(place: Any) -> Any:
-        found = _load(b, tables, b.zext(b.load(_at(b, bits, place)), I64))
-        if minus is not None:
-            found = b.fsub(found, _load(b, tables, b.zext(b.load(_at(b, minus, place)), I64)))
-        return found
-
-    return value
-
-
 def _forward(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, first: Any, later: Any) -> None:
     a, eighth = _Arithmetic(b, constants), b.lshr(n, _i64(3))
     factors = [a.factor(a.splat(first, i)) for i in range(7)]
@@ -237,7 +255,7 @@ def _forward(b: ir.IRBuilder, n: Any, x: Any, out: Any, constants: Any, first: A
         values = a.three_levels([b.load(each, align=8) for each in parts], factors)
         for i, value in enumerate(_transposed(b, values)):
             _store(b, value, out, b.add(j, _i64(i)))
-    _first_pass(b, a, lambda at: _load(b, out, at), out, later, eighth)
+    _pass(b, a, out, later, (_i64(0), _i64(1)), _i64(0), b.lshr(eighth, _i64(3)))
     _parts(b, a, out, later, eighth)
 
 
@@ -277,7 +295,7 @@ def _forward_signs(
     b: ir.IRBuilder, n: Any, plus: Any, minus: Any, out: Any, constants: Any, tables: Any, later: Any
 ) -> None:
     a, eighth = _Arithmetic(b, constants), b.lshr(n, _i64(3))
-    _first_pass(b, a, _of_bits(b, plus, tables, minus), out, later, eighth)
+    _first_pass_of_bits(b, a, plus, tables, out, later, eighth, minus=minus)
     _parts(b, a, out, later, eighth)
 
 
@@ -285,7 +303,7 @@ def _forward_add(
     b: ir.IRBuilder, n: Any, bits: Any, scratch: Any, factor: Any, total: Any, constants: Any, tables: Any, later: Any
 ) -> None:
     a, eighth = _Arithmetic(b, constants), b.lshr(n, _i64(3))
-    _first_pass(b, a, _of_bits(b, bits, tables), scratch, later, eighth)
+    _first_pass_of_bits(b, a, bits, tables, scratch, later, eighth)
     _parts(b, a, scratch, later, eighth, sink=(factor, total))
 
 
