@@ -415,8 +415,8 @@ _PARTS = (
         about="The first number is the federated model's, on test rows. Untrained bottom is the paper's direct "
         "semi-supervised learning. Head only: the bottom model is frozen, as in the published code; otherwise it is "
         "fine-tuned, as the paper says. Logistic regression and boosted trees learn from the same known labels and the "
-        "attacker's raw columns; all labels is the cross-fitted upper bound. Metrics are the paper's: accuracy, or F1 "
-        "for the substitute of BHI.",
+        "attacker's raw columns; all labels is the cross-fitted upper bound, left out for color images and texts, of "
+        "which it would train five networks. Metrics are the paper's: accuracy, or F1 for the substitute of BHI.",
         reason=_SMALLER,
     ),
     _top_part(
