@@ -39,6 +39,7 @@ from labelward.party.context import no_progress
 from labelward.rng import PrivateSeed
 
 BITS = 2048
+HOLDERS = 'kind = "pivodl"\nopened_sums = "allow"'
 TREE = "trees = 5\ndepth = 3"
 ROWS = (24_000, 48_000, 96_000, 192_000)
 """Training rows of ``memory``, of four fifths of a table."""
@@ -84,8 +85,8 @@ def predicted_encryptions(ended: SimulationResult, holders: int, bits: int) -> i
 def compare() -> dict[str, Any]:
     """Return seconds beside those of SecureBoost, encryptions and bytes."""
     jobs = {
-        "paillier": job_of(4, f'kind = "pivodl"\n{TREE}'),
-        "masks": job_of(4, f'kind = "pivodl"\naggregation = "masks"\n{TREE}'),
+        "paillier": job_of(4, f"{HOLDERS}\n{TREE}"),
+        "masks": job_of(4, f'{HOLDERS}\naggregation = "masks"\n{TREE}'),
         "secureboost": job_of(4, TREE, holders=False),
     }
     data = {name: rows_of(job) for name, job in jobs.items()}
@@ -114,7 +115,7 @@ def compare() -> dict[str, Any]:
 
 def parties() -> dict[str, Any]:
     """Return R² of lines through encryptions and processor seconds by parties."""
-    jobs = {count: job_of(count, 'kind = "pivodl"\ntrees = 2\ndepth = 3', bits=1024) for count in (2, 4, 6, 8, 10)}
+    jobs = {count: job_of(count, f"{HOLDERS}\ntrees = 2\ndepth = 3", bits=1024) for count in (2, 4, 6, 8, 10)}
     data = {count: rows_of(job) for count, job in jobs.items()}
     encryptions: dict[int, float] = {}
 
@@ -133,7 +134,7 @@ def parties() -> dict[str, Any]:
 
 def trees() -> dict[str, Any]:
     """Return R² of a line through bytes by trees."""
-    jobs = {count: job_of(4, f'kind = "pivodl"\ntrees = {count}\ndepth = 3', bits=1024) for count in (1, 3, 5, 7, 9)}
+    jobs = {count: job_of(4, f"{HOLDERS}\ntrees = {count}\ndepth = 3", bits=1024) for count in (1, 3, 5, 7, 9)}
     return {"bytes": straight({count: run(job, rows_of(job)).cost.bytes for count, job in jobs.items()})}
 
 
@@ -155,7 +156,7 @@ def memory() -> dict[str, Any]:
 
 def once(table: str, aggregation: str) -> None:
     """Train on a table, and print the peak of this process in megabytes."""
-    job = job_of(4, f'kind = "pivodl"\naggregation = "{aggregation}"\n{TREE}', table=table)
+    job = job_of(4, f'{HOLDERS}\naggregation = "{aggregation}"\n{TREE}', table=table)
     run(job, rows_of(job))
     print(round(peak() / 1e6, 1))
 

@@ -41,7 +41,7 @@ CASES = {
     "network": Case(model='kind = "splitnn"\nepochs = 40\nbatch_size = 16\nwidth = 4', encryption=""),
     "regression": Case(model='kind = "logistic"\nepochs = 40\nbatch_size = 32\nrows_per_column = 0'),
     "holders": Case(
-        model='kind = "pivodl"\ntrees = 40\ndepth = 3\naggregation = "masks"\nmin_node_rows = 2',
+        model='kind = "pivodl"\nopened_sums = "allow"\ntrees = 40\ndepth = 3\naggregation = "masks"\nmin_node_rows = 2',
         holders=("bank", "telco"),
         data='classes = ["0", "1"]',
     ),

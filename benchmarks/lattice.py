@@ -89,7 +89,7 @@ def main() -> None:
         own: Figures = next(each for each in benchmark_lattice(keys.engine) if each.chosen).microseconds
         found.append({**own, "root of job A, ms": root(keys, rng), "level 5 of job A, a sum": level(keys, rng)})
     figures: dict[str, Any] = {"code": kernel_name(), "load": load()}
-    limits = LIMITS | OTHER_LIMITS.get(kernel_name(), {})
+    limits = {**LIMITS, **OTHER_LIMITS.get(kernel_name(), {})}
     for name in found[0]:
         runs, limit = sorted(each[name] for each in found[1:]), limits.get(name)
         figures[name] = {

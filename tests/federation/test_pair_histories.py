@@ -15,12 +15,13 @@ import pytest
 from test_participate import PARTIES, Meeting, silent, together
 
 import fixed_seeds  # noqa: F401  (so that every run splits the rows alike)
-from labelward.errors import HandshakeError, PeerDisagreementError
+from labelward.errors import HandshakeError, JobError, PeerDisagreementError
 from labelward.federation.party_training import train_as_party
 from labelward.federation.train import train_variant
 from labelward.job import Job, load_job
 from labelward.party.view import View
 from labelward.protocols.pivodl.share import PivodlShare
+from refusals import refused
 
 HOLDERS = ("bank", "shop")
 JOB = """
@@ -35,6 +36,7 @@ trees = 4
 depth = 2
 min_node_rows = 2
 aggregation = "masks"
+opened_sums = "allow"
 
 [encryption]
 engine = "plain"
@@ -136,3 +138,16 @@ def _resumed(spread: Path, party: str) -> set[int]:
 
 def _share(folder: Path) -> PivodlShare:
     return msgspec.structs.replace(PivodlShare.load(folder), model="", evidence=None)
+
+
+def test_companies_do_not_begin_on_exact_sums(spread: Path) -> None:
+    """Refused before anything is written or sent."""
+    path = spread / "bank.toml"
+    path.write_text(path.read_text().replace('opened_sums = "allow"', ""))
+    with refused(JobError, "insecure", field="[model] opened_sums", value="refuse"):
+        train_as_party(load_job(path), "bank", spread / "run", seed=1, join=never, log=silent)
+    assert not (spread / "run").exists()
+
+
+def never(*parties: Any) -> Any:
+    raise AssertionError(f"joined: {parties}")

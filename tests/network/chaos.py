@@ -31,7 +31,7 @@ from undisturbed import DRAWS, Undisturbed, differences, end_of
 TWO = ("bank", "telco")
 NOISE = '[[defense]]\nkind = "randomized-response"\nepsilon = 1.0'
 SUMS = '[[defense]]\nkind = "label-dp-sums"\nepsilon = 8.0'
-SPREAD = 'kind = "pivodl"\ntrees = 4\ndepth = 3\nmin_node_rows = 2\naggregation = "masks"'
+SPREAD = 'kind = "pivodl"\ntrees = 4\ndepth = 3\nmin_node_rows = 2\naggregation = "masks"\nopened_sums = "allow"'
 NET = 'kind = "splitnn"\nepochs = 4\nbatch_size = 16\nwidth = 4'
 REGRESSION = 'kind = "logistic"\nepochs = 6\nbatch_size = 32\nrows_per_column = 0'
 LAPLACE = '[[defense]]\nkind = "noisy-gradients"\ndistribution = "laplace"\nscale = 0.01'

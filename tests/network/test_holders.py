@@ -58,7 +58,7 @@ def test_parties_that_are_killed_at_random(case: str, seed: int, tmp_path: Path)
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            'kind = "pivodl"\ntrees = 2\ndepth = 2\nbins = 4',
+            'kind = "pivodl"\ntrees = 2\ndepth = 2\nbins = 4\nopened_sums = "allow"',
             {"encryption": "bits = 512\ninsecure = true\nworkers = 1"},
             id="paillier",
             marks=pytest.mark.slow,

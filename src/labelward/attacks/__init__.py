@@ -18,6 +18,7 @@ ATTACKS: Registry[Attack] = Registry(
         "active_completion:ActiveCompletion",
         "attribute_inference:AttributeInference",
         "batch_gradients:BatchGradientGuess",
+        "bin_bounds:BinBounds",
         "bin_reconstruction:BinReconstruction",
         "clustering:Clustering",
         "consensus:Consensus",

@@ -88,7 +88,7 @@ def train_as_party(
         repeat: folders of this party's earlier runs whose private draws are repeated.
 
     Raises:
-        InputError: an invalid input, before anything is written.
+        InputError: an invalid input, or a model that gives away more than its job allows, before anything is written.
         OutputError: ``out`` cannot be written, or contains the run of another job or defense.
         HandshakeError: the parties disagree on job, rows or version.
         PeerError: a peer was absent for too long, failed, or sent an invalid message; repeat the call to resume.
@@ -99,6 +99,7 @@ def train_as_party(
     job.connection()
     defended = party_variant(job, party, variant)
     check_job(job)
+    model_family(job.model).check_between_companies(policy_chains(job, defended)[party])
     own, seeds = load_party_table(job, party), resolve_seeds([party], None if force else out, repeat)
     private = seeds[party]
     if party == job.active.name:

@@ -203,6 +203,16 @@ class ModelFamily(ABC, Generic[S]):
         """Return what users must know of a run with these parties before it begins; empty for nothing."""
         return ""
 
+    def check_between_companies(self, policies: Sequence[Policy]) -> None:
+        """Refuse a run over a network that gives away more than its job allows; by default none.
+
+        Args:
+            policies: the party's own.
+
+        Raises:
+            JobError: code ``insecure``.
+        """
+
     @property
     def terms(self) -> dict[str, str]:
         """Versions of the shared libraries, without local parts such as ``+cpu``."""

@@ -120,9 +120,25 @@ class PivodlFamily(ModelFamily[PivodlShare]):
     @classmethod
     def remark(cls, parties: Sequence[str]) -> str:
         """See :meth:`ModelFamily.remark`."""
+        exact = (
+            "without 'label-dp-sums' the opened sums tell any party labels of others exactly, the more of them the "
+            "more splits there are; the attack 'bin-bounds' counts them"
+        )
         if len(parties) > 2:
-            return ""
-        return "with two parties, each learns all sums of the other: the split client subtracts its own from the totals"
+            return exact
+        return f"{exact}; with two parties, each learns all sums of the other by subtracting its own from the totals"
+
+    def check_between_companies(self, policies: Sequence[Policy]) -> None:
+        """See :meth:`ModelFamily.check_between_companies`: exact sums must be allowed."""
+        noisy = any(type(each).sum_noise is not Policy.sum_noise for each in policies)
+        if self.params.opened_sums == "refuse" and not noisy:
+            raise JobError(
+                "opens sums without noise, from which any party reads labels of others exactly; add the defense "
+                "'label-dp-sums', or set it to 'allow'",
+                code="insecure",
+                field="[model] opened_sums",
+                value=self.params.opened_sums,
+            )
 
     def check(
         self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None

@@ -88,6 +88,14 @@ class Pivodl(GrownTrees):
             "labels of others: 'refuse' (label holders end the training, unless 'label-dp-sums' acts) or 'allow'."
         ),
     ] = "refuse"
+    opened_sums: Annotated[
+        Literal["refuse", "allow"],
+        Meta(
+            description="Whether companies may train on sums without noise, from which any party reads labels of "
+            "others exactly: 'refuse' (a party does not begin, unless 'label-dp-sums' acts) or 'allow'. Audits and "
+            "other runs on one machine begin either way."
+        ),
+    ] = "refuse"
 
     def check_holders(self, rows: Mapping[str, int]) -> None:
         """Refuse an instance threshold that a label holder's number of rows never reaches.

@@ -2,8 +2,10 @@
 
 Setting: semi-honest parties. For each node and each *source*, a party whose columns may split it, one other party is
 the source's *split client*, drawn from public randomness. The source knows which rows lie in which bin and no sum; its
-split client learns the sums over all label holders (:mod:`.secure_sums`) and not which rows they cover, decides on the
-best candidate and keeps the weights of the leaves below it. What every party learns: who labels which rows, the rows
+split client learns the sums over all label holders (:mod:`.secure_sums`) and is not told which rows they cover, decides
+on the best candidate and keeps the weights of the leaves below it. From the sides of many splits it works out the rows
+(attack ``bin-bounds``), so that companies train on noisy sums unless the job allows exact ones
+(``opened_sums``). What every party learns: who labels which rows, the rows
 and the sums of gradients and hessians of every node that is not a leaf, the best gain of every source, and whose split
 it is. The gain tells the source of a split nearly the sums of its children (attack ``split-gains``). A source tells
 each holder the bins of all its columns, in an order that it draws, for the rows that this holder labels. Columns that

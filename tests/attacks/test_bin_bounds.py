@@ -1,0 +1,107 @@
+"""The sides of splits tell which rows lie in the bins whose sums a party of PIVODL opens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.bin_bounds import BinBounds
+from labelward.attacks.counted_labels import CountedLabelAttack
+from labelward.attacks.differential import Differential
+from labelward.data import VerticalDataset, load_dataset
+from labelward.errors import JobError
+from labelward.federation.components import make_engine, make_policies, model_family, with_defaults
+from labelward.federation.simulation import simulate_job
+from labelward.job import Job, Variant, parse_job
+from labelward.party.context import no_progress
+from labelward.party.view import View
+from labelward.protocols.family import attacker_data
+from labelward.rng import PrivateSeed
+from refusals import refused
+
+PARTIES = {"bank": 0.3, "clinic": 0.4, "shop": 0.3}
+NOISE = {"kind": "label-dp-sums", "epsilon": 8.0}
+
+
+def spread(table: str = "breast_cancer", *defenses: dict[str, Any], **model: Any) -> Job:
+    return with_defaults(
+        parse_job(
+            {
+                "data": {"table": table, "labels": {"bank": 0.5, "clinic": 0.5}},
+                "parties": PARTIES,
+                "model": {"kind": "pivodl", "trees": 20, "aggregation": "masks", **model},
+                "encryption": {"engine": "plain", "insecure": True},
+                "defense": list(defenses),
+            }
+        )
+    )
+
+
+def trained(job: Job, variant: Variant) -> tuple[VerticalDataset, dict[str, View]]:
+    data = load_dataset(job, 1, private={party: PrivateSeed(party.encode().ljust(32)) for party in PARTIES})
+    engine = make_engine(job.encryption)
+    return data, dict(simulate_job(job, data, variant, engine, None, seed=1, progress=no_progress).views)
+
+
+def guessed(attack: CountedLabelAttack, view: View, data: VerticalDataset) -> tuple[LabelGuess, dict[str, float]]:
+    """Return a party's guess, and its scores on the rows that others label."""
+    own: AttackerData = attacker_data(next(each for each in data.parties if each.name == view.party))
+    held = data.holds(view.party)[: len(data.train_labels)] if view.party in data.holders else np.zeros(view.rows, bool)
+    if held.any():
+        own = replace(own, labels=np.where(held, data.train_values, np.nan))
+    guess = attack(view, own, AuxiliaryKnowledge(classes=2), rng=np.random.default_rng(0))
+    assert guess.scores is not None
+    others = LabelGuess.of_scores(guess.scores[~held])
+    return guess, attack.score(others, data.train_labels[~held])
+
+
+@pytest.mark.parametrize("exchange", ["codes", "published"])
+def test_any_party_reads_labels_and_claims_no_wrong_one(exchange: str) -> None:
+    job = spread(exchange=exchange)
+    data, views = trained(job, Variant())
+    for party, view in views.items():
+        guess, scores = guessed(BinBounds(), view, data)
+        assert scores["read_right"] == 1.0
+        if exchange == "codes":
+            assert scores["read"] > (0.8 if party in data.holders else 0.3)
+            assert guess.notes["certain"] == pytest.approx(scores["read"])
+            assert guessed(Differential(form="parent-child"), view, data)[1]["read"] < scores["read"]
+
+
+def test_more_trees_tell_labels_of_the_first_ones_sums() -> None:
+    found = []
+    for trees in (1, 5, 20):
+        data, views = trained(spread(trees=trees), Variant())
+        found.append(guessed(BinBounds(), views["clinic"], data)[1]["read"])
+    assert found == sorted(found)
+    assert found[0] < 0.2 < found[-1]
+
+
+def test_noise_on_sums_leaves_nothing_certain() -> None:
+    job = spread("breast_cancer", NOISE)
+    data, views = trained(job, job.variants()[-1])
+    for view in views.values():
+        assert guessed(BinBounds(), view, data)[1]["read"] < 0.02
+
+
+def test_without_a_view_it_guesses_nothing() -> None:
+    data, views = trained(spread(trees=1), Variant())
+    guess, scores = guessed(BinBounds(), views["bank"].without_records(), data)
+    assert scores["read"] == 0
+    assert guess.notes == {}
+
+
+def test_companies_do_not_begin_on_sums_without_noise() -> None:
+    """Between companies a party refuses exact sums, unless noise acts or the job allows them."""
+    with refused(JobError, "insecure", field="[model] opened_sums", value="refuse"):
+        model_family(spread().model).check_between_companies([])
+    model_family(spread(opened_sums="allow").model).check_between_companies([])
+    job = spread("breast_cancer", NOISE)
+    model_family(job.model).check_between_companies(make_policies(job.variants()[-1]))
+    with refused(JobError, "insecure"):
+        job = spread("breast_cancer", {"kind": "partial-dp", "epsilon": 1.0})
+        model_family(job.model).check_between_companies(make_policies(job.variants()[-1]))
