@@ -2,14 +2,17 @@
 
 Setting: passive parties are curious. The active party learns, from nothing but the number of classes, a soft label for
 each class and a decoder of soft labels: 10·CE(decoded, y) - ``weight``·H(soft) - CE(soft, y), the mean over classes. So
-a soft label gives its own class as little as it can, and is as mixed as ``weight`` makes it. The network is fitted to
-the soft labels, and what it predicts is decoded.
+a soft label gives its own class as little as it can, and is as mixed as ``weight`` makes it. Then the numbers of all
+soft labels are put in an order that the active party draws, and the decoder reads them in that order: otherwise the
+least number would name the class. The network is fitted to the soft labels, and what it predicts is decoded.
 
 Rows of one class have one soft label, so that gradients group the rows by class as before: what is hidden is the names,
-and with two classes these are exchanged, which whoever knows of the defense can undo. No bound follows.
+from who knows no label of a group. No bound follows.
 
 Reference: Zou et al., "Defending batch-level label inference and replacement attacks in vertical federated learning"
-(2022). Difference: a table of soft labels stands for the encoder, which sees nothing but classes.
+(2022). Differences: a table of soft labels stands for the encoder, which sees nothing but classes; the order. Without
+it whoever knows of the defense undoes it: with two classes the names are exchanged, with more the least number names
+them.
 """
 
 from __future__ import annotations
@@ -72,14 +75,15 @@ class Coae(Policy):
             raise PolicyError("defense 'coae' softens classes", code="cannot-act", value=targets.classes)
         if not self.weight:
             return targets
-        soft, decoder = self.learned(targets.classes, targets.draw("soft labels"))
-        values = soft[targets.values.astype(np.int64)]
-        return replace(
-            targets, values=values, decoder=tuple(decoder), account={"own_share": float(np.diag(soft).max())}
-        )
+        draw = targets.draw("soft labels")
+        soft, (first, *rest) = self.learned(targets.classes, draw)
+        order = draw.permutation(targets.classes)
+        values = soft[:, order][targets.values.astype(np.int64)]
+        account = {"own_share": float(np.diag(soft).max())}
+        return replace(targets, values=values, decoder=(first[order], *rest), account=account)
 
     def learned(self, classes: int, rng: np.random.Generator) -> tuple[Floats, Weights]:
-        """Return soft labels [classes, classes], and the decoder."""
+        """Return soft labels [classes, classes], with a class's own share at its own number, and the decoder."""
         trained = Adam(
             [_STARTS * rng.normal(size=(classes, classes)), *drawn_perceptron(classes, self.width, classes, rng)]
         )
