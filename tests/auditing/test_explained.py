@@ -141,6 +141,26 @@ def test_the_report_draws_them(tables: Path) -> None:
 
 
 @pytest.mark.slow
+def test_no_row_is_shown_where_labels_are_private(
+    job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "_ITERATIONS", 250)
+    noise = [{"kind": "randomized-response", "epsilon": 1.0}]
+    made = job(
+        parties={"active": 0.5, "telco": 0.5}, model=NET | {"epochs": 1}, encryption=None, defense=noise, attack=[],
+        run={"seeds": [1]}, leakage={"upper_bound": False, "privacy": False},
+    )  # fmt: skip
+    audit(made, tmp_path / "run")
+    ((private,), (plain,)) = (
+        read(folder / "1").embeddings for folder in sorted((tmp_path / "run/runs").iterdir(), reverse=True)
+    )
+    assert (private.labels, private.before.points, private.after.points) == ((), (), ())
+    assert private.rows == len(plain.labels) == 455
+    assert private.before.neighbors == plain.before.neighbors
+    assert write_report(tmp_path / "run").read_text(encoding="utf-8").count("data:image/png;base64,") == 1
+
+
+@pytest.mark.slow
 def test_a_damaged_file_is_named(tables: Path, tmp_path: Path) -> None:
     (tmp_path / EXPLANATIONS_FILE).write_text('{"format": 2}')
     with refused(FileFormatError, "damaged", field=str(tmp_path / "explanations.json")):

@@ -42,6 +42,7 @@ from labelward.federation.components import (
     check_job,
     make_attack,
     make_engine,
+    make_policies,
     model_family,
     with_defaults,
     with_standing,
@@ -431,7 +432,8 @@ class _Audit:
         values = [(of[0], it.known_rows, it.known_labels) for of, it in told if of is not None and it is not None]
         store_data(self.out, data, seed, known, values)
         beside = baselines(self.programs, data, seed=seed, precision=self.job.encryption.precision)
-        explainer, prospect = Explainer(self.programs, data, seed), cost_model(self.job, data, self.engine, seed)
+        explainer = Explainer(self.programs, data, seed, self.private[self.job.active.name])
+        prospect = cost_model(self.job, data, self.engine, seed)
         scorer = PrivacyScorer(data, seed) if self.job.leakage.privacy else None
         return _Seed(seed, data, beside, self.job.leakage.upper_bound, explainer, prospect, scorer)
 
@@ -476,7 +478,9 @@ class _Audit:
         if self.explained and at.seed == self.job.run.seeds[0]:
             self.watch("explanations", 0, 0, detail)
             passive = [each.name for each in self.job.passive if not self.attackers or each.name in self.attackers]
-            at.explainer.explain(folder, passive if deviation is None else (deviation.party,))
+            shown = passive if deviation is None else (deviation.party,)
+            private = any(each.label_private for each in make_policies(variant))
+            at.explainer.explain(folder, shown, rows_shown=not private)
         write_run(self.out, self._details(run, training.ended, accounts))
         for row in rows:
             if row.key() not in self.done:

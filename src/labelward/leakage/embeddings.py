@@ -25,7 +25,7 @@ from labelward.errors import FileFormatError
 from labelward.federation.simulation import MODEL
 from labelward.kernels.spectral import one_thread
 from labelward.protocols.family import ImageMaps, ModelFamily
-from labelward.rng import learning
+from labelward.rng import PrivateSeed
 from labelward.runs.secure_files import write_bytes
 
 Floats = NDArray[np.float64]
@@ -59,7 +59,7 @@ class LabelsInEmbedding(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         rows: number of measured rows.
         frequent: share of their most frequent label: the baseline without neighbors.
-        labels: class numbers of the plotted rows.
+        labels: class numbers of the plotted rows; empty where none are shown.
     """
 
     party: str
@@ -115,19 +115,24 @@ class Explanations(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Explainer:
-    """Explains the runs of one seed; results that do not depend on the run are computed once."""
+    """Explains the runs of one seed; results that do not depend on the run are computed once.
+
+    Rows are drawn privately: who knows which rows are shown, and their embeddings, finds the label of each.
+    """
 
     programs: ModelFamily[Any]
     data: VerticalDataset
     seed: int
+    private: PrivateSeed
     _before: dict[str, Projection] = field(default_factory=dict)
 
-    def explain(self, folder: Path, parties: Sequence[str]) -> None:
+    def explain(self, folder: Path, parties: Sequence[str], *, rows_shown: bool = True) -> None:
         """Write the explanations of a run into its folder; no file for models without embeddings.
 
         Args:
             folder: of the run, with all parties' shares.
             parties: passive parties whose embeddings are measured.
+            rows_shown: whether single rows stand in it with their labels; else figures only.
 
         Raises:
             FileFormatError: a share is missing or damaged.
@@ -138,7 +143,8 @@ class Explainer:
         start = time.perf_counter()
         shares = {party.name: self.programs.load(folder / party.name / MODEL) for party in self.data.parties}
         chosen = [party for party in self.data.parties if party.name in parties]
-        embeddings = [found for party in chosen if (found := self._embedded(shares[party.name], party)) is not None]
+        all_found = (self._embedded(shares[party.name], party) for party in chosen)
+        embeddings = [found if rows_shown else _without_rows(found) for found in all_found if found is not None]
         rows = self._sampled("explained test rows", len(self.data.test_labels))[:_EVIDENCE_ROWS]
         images = self.programs.class_maps(shares, self.data, rows)
         if not embeddings and not images:
@@ -147,7 +153,7 @@ class Explainer:
         explanations = Explanations(
             classes=self.data.classes or tuple(f"bin {number + 1}" for number in bins),
             embeddings=tuple(embeddings),
-            pictures=_pictures(images, self.data.test_labels[rows]),
+            pictures=_pictures(images, self.data.test_labels[rows]) if rows_shown else (),
             evidence=_evidence(images),
             evidence_rows=len(rows) if images else 0,
             seconds=time.perf_counter() - start,
@@ -155,7 +161,7 @@ class Explainer:
         write_bytes(folder / EXPLANATIONS_FILE, msgspec.json.encode(explanations) + b"\n")
 
     def _sampled(self, purpose: str, rows: int) -> NDArray[np.int64]:
-        return learning(self.seed, "", 0, purpose).permutation(rows).astype(np.int64)
+        return self.private.learning(self.seed, 0, purpose).permutation(rows).astype(np.int64)
 
     def _embedded(self, share: Any, party: PartyDataset) -> LabelsInEmbedding | None:
         rows = self._sampled("explained rows", len(self.data.train_labels))[:_MEASURED]
@@ -181,6 +187,11 @@ class Explainer:
             neighbors=neighbor_accuracy(embedding, labels),
             points=tuple((x, y) for x, y in np.rint(points * _SIDE).astype(int).tolist()),
         )
+
+
+def _without_rows(found: LabelsInEmbedding) -> LabelsInEmbedding:
+    before, after = (msgspec.structs.replace(each, points=()) for each in (found.before, found.after))
+    return msgspec.structs.replace(found, labels=(), before=before, after=after)
 
 
 def neighbor_accuracy(embedding: Floats, labels: Labels, neighbors: int = NEIGHBORS) -> float:

@@ -91,7 +91,8 @@ def evidence_table(explained: Mapping[str, Explanations]) -> ReportTable:
 
 
 def _run(label: str, found: Explanations) -> EmbeddingFigures:
-    images = [(_embedding(label, each, found.classes), _describe_embedding(each)) for each in found.embeddings]
+    drawn = [each for each in found.embeddings if each.labels]
+    images = [(_embedding(label, each, found.classes), _describe_embedding(each)) for each in drawn]
     if found.pictures:
         images.append((_images(label, found.pictures, found.classes), _describe_evidence(found)))
     return EmbeddingFigures(label=label, images=tuple(images))
