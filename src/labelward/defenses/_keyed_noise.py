@@ -4,7 +4,8 @@ A resumed run repeats what it sent since its last checkpoint. Fresh noise on the
 average it out. The noise is therefore derived from a key, drawn before anything is sent and stored with the
 checkpoints, and from the place in the training and the values themselves. A receiver that restarts with other inputs
 gets other values with independent noise. That is an additional release, which the accounts do not count: they assume
-receivers that follow the protocol. Without a top model all parties get the same gradients; these get the same noise,
+receivers that follow the protocol. So would a sender whose arithmetic differs after a restart; where a defense promises
+an epsilon, it does not go on there. Without a top model all parties get the same gradients; these get the same noise,
 since parties that put theirs together would average it out.
 """
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from labelward.errors import PolicyError
 from labelward.policy.base import Policy, PolicyContext
 from labelward.policy.net_points import ReturnedGradient
+from labelward.privacy.arithmetic import arithmetic
 from labelward.privacy.noise import KEY_BYTES, KeyedDraws
 from labelward.rng import SecureRandom
 
@@ -33,6 +35,7 @@ class _Kept(msgspec.Struct, kw_only=True):
         counts: what else a defense counts.
         planned: gradients that the run returns at most, where a defense counts on them.
         levels: of noise by party, where a defense remembers them.
+        arithmetic: see :func:`~labelward.privacy.arithmetic.arithmetic`; empty in checkpoints of earlier versions.
     """
 
     key: bytes = b""
@@ -40,6 +43,20 @@ class _Kept(msgspec.Struct, kw_only=True):
     counts: dict[str, int] = {}
     planned: int = 0
     levels: dict[str, float] = {}
+    arithmetic: str = ""
+
+
+def _check_arithmetic(kind: str, stored: str) -> None:
+    """Refuse to go on where the same values would come out otherwise, and get noise of their own."""
+    if stored and stored != (now := arithmetic()):
+        raise PolicyError(
+            f"defense {kind!r} drew noise where arithmetic has other last digits (another processor, or other "
+            "libraries): what was sent would leave again with other noise, which its account does not count; go on "
+            "where the run began, or start over with --force, which adds up both",
+            code="cannot-act",
+            field=f"defense {kind!r}",
+            value=(stored, now),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +73,7 @@ class KeyedGradientDefense(Policy):
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key."""
         self._kept.key, self._kept.sent, self._kept.counts = protection.bytes(KEY_BYTES), {}, {}
-        self._kept.levels = {}
+        self._kept.levels, self._kept.arithmetic = {}, arithmetic()
 
     def state(self) -> bytes:
         """Return key and counts."""
@@ -65,8 +82,11 @@ class KeyedGradientDefense(Policy):
     def resume(self, state: bytes) -> None:
         """See :meth:`Policy.resume`."""
         stored = msgspec.msgpack.decode(state, type=_Kept)
+        if self.promise is not None:
+            _check_arithmetic(self.kind, stored.arithmetic)
         self._kept.key, self._kept.sent, self._kept.counts = stored.key, stored.sent, stored.counts
         self._kept.planned, self._kept.levels = stored.planned, stored.levels
+        self._kept.arithmetic = stored.arithmetic
 
     def _count_sent(self, returned: ReturnedGradient) -> None:
         """Count a gradient that is sent."""
@@ -112,7 +132,8 @@ class KeyedHolderDefense(Policy):
     def resume(self, state: bytes) -> None:
         """Take the stored key; refused where the noise would be scaled otherwise, which would tell the values."""
         stored: dict[str, Any] = msgspec.msgpack.decode(state)
-        changed = [name for name in self._run.keys() | stored.keys() if name != "key"]
+        _check_arithmetic(self.kind, stored.get("arithmetic", ""))
+        changed = [name for name in self._run.keys() | stored.keys() if name not in ("key", "arithmetic")]
         if any(self._run.get(name) != stored.get(name) for name in changed):
             raise PolicyError(
                 f"defense {self.kind!r} drew noise for other parties or columns", code="cannot-act", value=self.kind
