@@ -7,7 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from labelward.data import as_table, read_ids, read_table
+from labelward.data.tables import prepared
 from labelward.errors import DataError
+from labelward.job import DataSection
 from refusals import refused
 
 ROWS = {"n": [3, 1, 2], "x": [0.5, -1.0, 2.25], "c": ["b", "a", "c"], "t": [True, False, True]}
@@ -91,3 +93,13 @@ def test_ids_that_cannot_be_used(ids, code, field, value, about):
     with refused(DataError, code, field=field, value=value) as caught:
         read_ids(pa.table({"id": ids}), "id", "party 'bank'")
     assert about in caught.value.reason
+
+
+def test_whole_numbers_that_gaps_made_floats_are_texts() -> None:
+    """Categories by ``text``; numbers with digits behind the point are refused."""
+    table = pa.table({"zip": pa.array([1001.0, None, float("nan"), 20.0]), "x": [1.0, 2.0, 3.0, 4.0]})
+    keys = DataSection(table="t.parquet", label="y", text=("zip",))
+    found = prepared(table, keys, place="[data]")
+    assert found.column("zip").to_pylist() == ["1001", None, None, "20"]
+    with refused(DataError, "type", field="[data] text", value="zip"):
+        prepared(pa.table({"zip": [0.5, 1.0]}), keys, place="[data]")

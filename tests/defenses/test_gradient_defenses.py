@@ -427,3 +427,10 @@ def test_families_do_not_mix() -> None:
 def test_parameters_that_cannot_be(make: Any, code: Code, value: object, field: str) -> None:
     with refused(JobError, code, field=field, value=value):
         make()
+
+
+def test_a_delta_that_may_give_away_single_labels_is_refused() -> None:
+    policy = accounted(delta=0.02)
+    policy.check(replace(SETUP, rows=49))
+    with refused(PolicyError, "range", field="defense 'noisy-gradients' delta", value=0.02):
+        policy.check(replace(SETUP, rows=50))

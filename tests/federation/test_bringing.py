@@ -123,3 +123,25 @@ def test_categories_of_which_the_model_knows_none(run: Path, with_column: Any, t
     for values in (["north", *["North"] * (ROWS - 1)], pa.nulls(ROWS)):
         predict_table(run, with_column("town", values), tmp_path / "out.parquet", warn=heard.append)
     assert len(heard) == 2
+
+
+def test_a_column_id_of_the_tables_is_matched_where_the_job_names_none(
+    job: Callable[..., Job], rows: pa.Table, tmp_path: Path
+) -> None:
+    """Tables that labelward writes have one; a table in another order brings the same predictions."""
+    pq.write_table(rows.select(["two", "age", "calls"]), tmp_path / "all.parquet")
+    parties = {"active": ["age"], "telco": ["calls"]}
+    data = {"table": str(tmp_path / "all.parquet"), "label": "two"}
+    train_variant(
+        job(data=data, parties=parties, defense=None, attack=None, model={"trees": 2}), tmp_path / "run", seed=1
+    )
+    pq.write_table(rows.select(["id", "age"]), tmp_path / "active.parquet")
+    order = np.random.default_rng(1).permutation(ROWS)
+    pq.write_table(rows.select(["id", "calls"]).take(order), tmp_path / "telco.parquet")
+    tables = {name: tmp_path / f"{name}.parquet" for name in PARTIES}
+    predict_table(tmp_path / "run", tables, tmp_path / "by-id.parquet")
+    predict_table(tmp_path / "run", dict.fromkeys(PARTIES, tmp_path / "all.parquet"), tmp_path / "by-row.parquet")
+    by_id, by_row = (pq.read_table(tmp_path / f"by-{name}.parquet") for name in ("id", "row"))
+    assert by_id.column("id").to_pylist() == rows.column("id").to_pylist()
+    assert by_row.column("id").to_pylist() == [str(row) for row in range(ROWS)]
+    assert by_id.drop_columns(["id"]).equals(by_row.drop_columns(["id"]))

@@ -20,6 +20,7 @@ from labelward.estimators import SecureBoostClassifier, SplitNetClassifier
 from labelward.estimators._errors import InvalidInputError
 from labelward.federation.components import with_defaults
 from labelward.federation.model import AlignedRows, FederatedModel
+from labelward.federation.party_training import party_variant
 from labelward.federation.predict import predict_table
 from labelward.federation.train import train_variant
 from labelward.job import Job, parse_job
@@ -188,6 +189,18 @@ def test_what_a_role_never_visits_is_refused(
 # -- estimators ------------------------------------------------------------------------------------------------------
 
 SMALL: dict[str, Any] = {"epochs": 2, "width": 8, "batch_size": 32, "random_state": 1}
+
+
+def test_a_party_does_not_begin_without_a_defense_that_only_it_can_apply(job: Callable[..., Job]) -> None:
+    """Between companies each applies its own part: what names no party is the active one's, which never reaches it."""
+    nobodys = with_defaults(job(defense=[{"kind": "min-bin-rows", "rows": 20}]))
+    with refused(JobError, "missing", field="[[defense]] party", value="min-bin-rows"):
+        party_variant(nobodys, "telco", None)
+    own = with_defaults(job(defense=[{"kind": "min-bin-rows", "rows": 20, "party": "telco"}]))
+    slug = "min-bin-rows-party-telco-rows-20"
+    assert party_variant(own, "telco", slug).chain[0].kind == "min-bin-rows"
+    bank = with_defaults(job(defense=[{"kind": "id-lmid", "xi": 0.5}]))
+    assert party_variant(bank, "telco", None).chain == ()
 
 
 def test_an_estimator_takes_defenses_by_party(tmp_path: Path) -> None:

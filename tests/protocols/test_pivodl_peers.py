@@ -192,5 +192,7 @@ def test_a_defense_of_one_party_protects_nobody(kind: str, party: str) -> None:
 
 
 def test_two_parties_are_told_what_they_learn() -> None:
-    assert PivodlFamily.remark(["bank", "clinic"])
-    assert not PivodlFamily.remark(["bank", "clinic", "shop"])
+    of_two, of_more = PivodlFamily.remark(["bank", "clinic"]), PivodlFamily.remark(["bank", "clinic", "shop"])
+    assert "bin-bounds" in of_more
+    assert of_two.startswith(of_more)
+    assert len(of_two) > len(of_more)

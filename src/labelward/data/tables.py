@@ -75,22 +75,36 @@ def read_source(path: str | os.PathLike[str], keys: TableKeys, ids: str | None, 
 
 
 def prepared(table: pa.Table, keys: TableKeys, *, place: str = "") -> pa.Table:
-    """Return a table without the columns that the job drops, and with integers that are categories as texts.
+    """Return a table without the columns that the job drops, and with whole numbers that are categories as texts.
 
     Args:
         place: of the keys, for errors; empty: rows to predict, which need not have every column.
 
     Raises:
-        DataError: the job drops or encodes a column that the table lacks.
+        DataError: the job drops or encodes a column that the table lacks, or takes numbers that are not whole for
+            categories.
     """
     for key, columns in (("text", keys.text), ("hashed", keys.hashed), ("drop", keys.drop)):
         for column in columns if place else ():
             find_column(table, column, f"{place} {key}")
     for column in (*keys.text, *keys.hashed):
         position = table.schema.get_field_index(column)
+        if position >= 0 and pa.types.is_floating(table.schema.field(position).type):
+            table = _whole(table, position, place)
         if position >= 0 and pa.types.is_integer(table.schema.field(position).type):
             table = table.set_column(position, column, table.column(position).cast(pa.string()))
     return table.drop_columns([column for column in keys.drop if column in table.column_names])
+
+
+def _whole(table: pa.Table, position: int, place: str) -> pa.Table:
+    """Return a table with a column of floats as integers, which readers of gaps make floats of; NaN is a gap."""
+    name, column = table.column_names[position], table.column(position)
+    try:
+        gaps = pc.is_nan(column.cast(pa.float64()))
+        return table.set_column(position, name, pc.if_else(gaps, None, column.cast(pa.float64())).cast(pa.int64()))
+    except pa.ArrowInvalid as error:
+        reason = f"column {name!r} is for categories, and has numbers that are not whole; write them as text"
+        raise DataError(reason, code="type", field=f"{place} text" if place else "", value=name) from error
 
 
 def as_table(rows: Any, name: str = "table") -> pa.Table:

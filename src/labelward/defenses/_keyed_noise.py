@@ -59,6 +59,14 @@ def _check_arithmetic(kind: str, stored: str) -> None:
         )
 
 
+def check_delta(kind: str, delta: float, rows: int) -> None:
+    """Refuse a delta at which the labels of single rows may be given away."""
+    if delta * rows >= 1:
+        raise PolicyError(
+            f"must be below 1 / {rows} rows, not {delta:g}", code="range", field=f"defense {kind!r} delta", value=delta
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class KeyedGradientDefense(Policy):
     """A randomized defense of returned gradients."""
@@ -116,14 +124,7 @@ class KeyedHolderDefense(Policy):
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse a delta at which the labels of single rows may be given away."""
-        delta = self.parameters()["delta"]
-        if delta * setup.rows >= 1:
-            raise PolicyError(
-                f"must be below 1 / {setup.rows} rows, not {delta:g}",
-                code="range",
-                field=f"defense {self.kind!r} delta",
-                value=delta,
-            )
+        check_delta(self.kind, self.parameters()["delta"], setup.rows)
 
     def state(self) -> bytes:
         """Return the key, and for what it was drawn."""

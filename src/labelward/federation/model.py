@@ -137,7 +137,7 @@ class FederatedModel:
                 raise DataError(unknown_name("party", name, self.parties), code="unknown", value=name)
 
     def bring(self, tables: Mapping[str, StrPath], warn: Warn = ignore_warning) -> AlignedRows:
-        """Read the parties' tables; rows are sorted by id where the job names an id column.
+        """Read the parties' tables; rows are sorted by id where the job names an id column or the tables have ``id``.
 
         Args:
             tables: each party's own, or the same for all of them.
@@ -160,8 +160,9 @@ class FederatedModel:
                     field=f"party {name!r}",
                 )
         own = len(set(paths.values())) > 1
+        named = not any("id" in (*share.columns, *share.categories) for share in self.shares.values())
         read = {
-            name: load_rows(self.job, share, paths[name], self.dates.get(name, ()), own, warn)
+            name: load_rows(self.job, share, paths[name], self.dates.get(name, ()), own, warn, named=named)
             for name, share in self.shares.items()
         }
         own_rows = read[self.active]
@@ -375,7 +376,16 @@ class PartyRows:
     place: NDArray[np.int64]  # int64 [rows], where each row stands in the party's table
 
 
-def load_rows(job: Job, share: PartyShare, path: Path, dates: Collection[str], own: bool, warn: Warn) -> PartyRows:
+def load_rows(
+    job: Job,
+    share: PartyShare,
+    path: Path,
+    dates: Collection[str],
+    own: bool,
+    warn: Warn,
+    *,
+    named: bool = False,
+) -> PartyRows:
     """Return the rows of one party.
 
     Args:
@@ -385,6 +395,7 @@ def load_rows(job: Job, share: PartyShare, path: Path, dates: Collection[str], o
         dates: its columns that hold dates or times.
         own: whether the table is the party's own, and not that of all parties.
         warn: hears of each column of categories of which the model knows none.
+        named: whether a column ``id`` holds the ids where the job names none, as in tables that labelward has written.
 
     Raises:
         DataError: as :meth:`FederatedModel.bring`, of this party.
@@ -392,6 +403,9 @@ def load_rows(job: Job, share: PartyShare, path: Path, dates: Collection[str], o
     party = job.party(share.party)
     place, column = f"party {party.name!r}, table {str(path)!r}", party.id or job.data.id
     table = read_source(path, job.data if party.table is None else party, column)
+    if column is None and named and "id" in table.column_names:
+        column = "id"
+        table = read_source(path, job.data if party.table is None else party, column)
     x = transform(table, share.columns, share.categories, place, dates=dates)
     if own:
         _refuse_strangers(job, party, share, table.column_names, place)

@@ -7,7 +7,7 @@ common checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
@@ -30,6 +30,7 @@ from labelward.federation.components import (
     check_job,
     common_defense,
     make_engine,
+    make_policies,
     model_family,
     own_part,
     policy_chains,
@@ -269,6 +270,28 @@ def _begin_view(run: PartyRun, ctx: Context, inputs: PartyInputs, masks: RowMask
     ctx.transcript.begin(header)
 
 
+def _refuse_unowned(job: Job, party: str) -> None:
+    """Refuse defenses that act at passive parties alone and name none: this party would begin without."""
+    points = model_family(job.model).points()
+    here, there = (frozenset().union(*(points[role] for role in roles)) for roles in _roles(job, points))
+    for variant in job.variants():
+        for policy in make_policies(variant):
+            if policy.points and not policy.points & there and policy.points <= here:
+                raise JobError(
+                    f"defense {policy.kind!r} acts at passive parties only, and names none; add party = {party!r}",
+                    code="missing",
+                    field="[[defense]] party",
+                    value=policy.kind,
+                )
+
+
+def _roles(job: Job, points: Mapping[str, frozenset[str]]) -> tuple[set[str], set[str]]:
+    """Return the roles of passive parties, and that of the active one, by the job alone."""
+    assigned = model_family(job.model).topology([each.name for each in job.parties], job.holders).assigned
+    active = assigned[job.active.name]
+    return {role for name, role in assigned.items() if name != job.active.name}, {active}
+
+
 def party_variant(job: Job, party: str, slug: str | None) -> Variant:
     """Return the part of one of a job's variants that is a party's own; each party applies its own and no other.
 
@@ -280,6 +303,8 @@ def party_variant(job: Job, party: str, slug: str | None) -> Variant:
         JobError: no such variant, one in which the party has no part, or several to choose from.
     """
     parts = {variant: own_part(job, variant, party) for variant in job.variants()}
+    if party != job.active.name:
+        _refuse_unowned(job, party)
     if slug is None:
         own = {variant_without_defaults(part).slug: part for part in parts.values()}
         if len(own) > 1:

@@ -97,6 +97,11 @@ class Pivodl(GrownTrees):
         ),
     ] = "refuse"
 
+    def check_parameters(self) -> None:
+        """Refuse a reading of a threshold that is not set."""
+        if self.threshold != "published" and not self.instance_threshold:
+            raise self.error("threshold", "is of an instance_threshold above 0 only; set that, or remove it")
+
     def check_holders(self, rows: Mapping[str, int]) -> None:
         """Refuse an instance threshold that a label holder's number of rows never reaches.
 
