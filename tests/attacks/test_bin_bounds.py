@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
@@ -28,10 +31,11 @@ NOISE = {"kind": "label-dp-sums", "epsilon": 8.0}
 
 
 def spread(table: str = "breast_cancer", *defenses: dict[str, Any], **model: Any) -> Job:
+    label = {"label": "label"} if table.endswith("parquet") else {}
     return with_defaults(
         parse_job(
             {
-                "data": {"table": table, "labels": {"bank": 0.5, "clinic": 0.5}},
+                "data": {"table": table, "labels": {"bank": 0.5, "clinic": 0.5}, **label},
                 "parties": PARTIES,
                 "model": {"kind": "pivodl", "trees": 20, "aggregation": "masks", **model},
                 "encryption": {"engine": "plain", "insecure": True},
@@ -70,6 +74,22 @@ def test_any_party_reads_labels_and_claims_no_wrong_one(exchange: str) -> None:
             assert scores["read"] > (0.8 if party in data.holders else 0.3)
             assert guess.notes["certain"] == pytest.approx(scores["read"])
             assert guessed(Differential(form="parent-child"), view, data)[1]["read"] < scores["read"]
+
+
+def test_categories_and_gaps_lead_to_no_wrong_claim(tmp_path: Path) -> None:
+    """A column that is not read may have split a node, and another one agree with it by chance."""
+    rng, rows = np.random.default_rng(7), 300
+    numbers = rng.normal(size=(rows, 6)).round(1)
+    towns = rng.integers(0, 5, (rows, 2))
+    gaps = np.where(rng.random(rows) < 0.2, np.nan, rng.normal(size=rows))
+    odds = numbers[:, 0] + numbers[:, 3] + 2 * (towns == 2).sum(axis=1) + np.nan_to_num(gaps) - 1
+    table = {f"x{at}": numbers[:, at] for at in range(6)} | {f"town{at}": towns[:, at].astype(str) for at in range(2)}
+    table |= {"gaps": gaps, "label": (odds + rng.normal(size=rows) > 0).astype(np.int64)}
+    pq.write_table(pa.table(table), tmp_path / "t.parquet")
+    data, views = trained(spread(str(tmp_path / "t.parquet"), trees=30, depth=4, min_node_rows=4), Variant())
+    found = [guessed(BinBounds(), view, data)[1] for view in views.values()]
+    assert max(each["read"] for each in found) > 0.2
+    assert {each["read_right"] for each in found if each["read"]} == {1.0}
 
 
 def test_more_trees_tell_labels_of_the_first_ones_sums() -> None:

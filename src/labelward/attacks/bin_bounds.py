@@ -12,7 +12,8 @@ at most that of the candidate, and bins are the same in all trees:
 3. *Labels.* Bins whose rows are known then give the count of a class among them: in the first tree exactly, in later
    ones where gradients and hessians leave a single count.
 
-Each tree narrows the bins for the sums of all earlier ones too. Columns with an order are read, and no missing values.
+Each tree narrows the bins for the sums of all earlier ones too. Columns with an order and without missing values are
+read, and a split only where no other column may have made it, so that what is certain is right.
 
 Source: our own; the paper holds that a split client learns no rows (Zhu et al., PIVODL, 2023, Section III-C).
 """
@@ -116,13 +117,15 @@ class _Source:
         self.decided = {(each.tree, each.node): each for each in opened}
         shape = (len(held), len(self.sizes))
         self.low, self.high = np.zeros(shape, np.int64), np.tile(self.sizes - 1, (len(held), 1)).astype(np.int64)
-        self.usable = np.array(told.kinds) != CATEGORICAL
+        self.ordered = np.array(told.kinds) != CATEGORICAL
+        self.usable = self.ordered.copy()
         codes = np.frombuffer(told.codes, "<u2").astype(np.int64)
         self.knows_own = codes.size == held.sum() * len(self.sizes) > 0
         if self.knows_own:
-            own = codes.reshape(-1, len(self.sizes))
-            self.usable &= (own != _MISSING).all(axis=0)
-            self.low[held] = self.high[held] = np.where(own == _MISSING, 0, own)
+            self.own = np.full(shape, _MISSING, np.int64)
+            self.own[held] = codes.reshape(-1, len(self.sizes))
+            self.usable &= (self.own[held] != _MISSING).all(axis=0)
+            self.low[held] = self.high[held] = np.where(self.own[held] == _MISSING, 0, self.own[held])
         for each in opened:
             self.usable &= np.add.reduceat(each.sums[:, -1], self.starts) == len(each.rows)
 
@@ -154,6 +157,9 @@ class _Source:
         Args:
             left, right: rows of both sides that the party labels.
         """
+        possible = np.array([self._may_split(column, left, right) for column in range(len(self.sizes))])
+        if (possible & ~self.usable).any():
+            return []  # one that is not read may be the column, and another one agree by chance
         opened, target = self.decided.get((number, node)), tree.sums.get(2 * node + 1)
         if opened is not None and target is not None:
             return [
@@ -166,6 +172,18 @@ class _Source:
         least, most = self.high[left].max(axis=0), self.low[right].min(axis=0) - 1
         fits = np.flatnonzero(self.usable & (least <= most))
         return [(column, int(least[column]), int(most[column])) for column in fits.tolist()]
+
+    def _may_split(self, column: int, left: Integers, right: Integers) -> bool:
+        """Return whether a column may have put these rows, which the party labels, on either side."""
+        if not self.knows_own:
+            return True
+        left, right = self.own[left, column], self.own[right, column]
+        if (left == _MISSING).any() and (right == _MISSING).any():
+            return False
+        left, right = left[left != _MISSING], right[right != _MISSING]
+        if not len(left) or not len(right):
+            return True
+        return bool(left.max() < right.min() if self.ordered[column] else not np.intersect1d(left, right).size)
 
     def bound_by_counts(self) -> None:
         """Bound bins by how many rows lie in each prefix of bins, until nothing changes."""
