@@ -29,7 +29,7 @@ from _wiring import report
 from numpy.typing import NDArray
 
 SIZES = (10_000, 100_000, 1_000_000)
-SHARED = ("node-sums", "split-gains", "leaf-weights", "differential")
+SHARED = ("node-sums", "split-gains", "leaf-weights", "differential", "bin-bounds")
 RECORDED = ("split-posterior", "split-replay", "bin-reconstruction", "lying-sums", *SHARED)
 KINDS = (
     "clustering",

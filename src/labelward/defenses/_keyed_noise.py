@@ -59,7 +59,7 @@ def _check_arithmetic(kind: str, stored: str) -> None:
         )
 
 
-def check_delta(kind: str, delta: float, rows: int) -> None:
+def refuse_large_delta(kind: str, delta: float, rows: int) -> None:
     """Refuse a delta at which the labels of single rows may be given away."""
     if delta * rows >= 1:
         raise PolicyError(
@@ -124,7 +124,7 @@ class KeyedHolderDefense(Policy):
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse a delta at which the labels of single rows may be given away."""
-        check_delta(self.kind, self.parameters()["delta"], setup.rows)
+        refuse_large_delta(self.kind, self.parameters()["delta"], setup.rows)
 
     def state(self) -> bytes:
         """Return the key, and for what it was drawn."""

@@ -36,7 +36,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.defenses._keyed_noise import KeyedGradientDefense, check_delta
+from labelward.defenses._keyed_noise import KeyedGradientDefense, refuse_large_delta
 from labelward.errors import PolicyError
 from labelward.parameters import PositiveFloat
 from labelward.policy.base import BudgetScope, PolicyContext
@@ -95,7 +95,7 @@ class NoisyGradients(KeyedGradientDefense):
     def check(self, setup: PolicyContext) -> None:
         """Refuse settings that the account does not cover, and a delta that may give away single labels."""
         if self.delta is not None:
-            check_delta(self.kind, self.delta, setup.rows)
+            refuse_large_delta(self.kind, self.delta, setup.rows)
         if self.scale is None and setup.stops_early:
             raise PolicyError(
                 "defense 'noisy-gradients' with an account does not go with patience: which epoch was the best would "
