@@ -108,9 +108,7 @@ def test_the_page_of_the_job_file_has_every_key_and_default(heading: str, sectio
         else field.default
         for field in fields(section)
         if not (section is PartySection and field.name in ("name", "share"))
-        and not (
-            section is EncryptionSection and field.name in ("engine_parameters", "automatic", "stated")
-        )  # no keys of it
+        and not (section is EncryptionSection and field.name in ("engine_parameters", "automatic"))  # no keys of it
         and not (section is TuneSection and field.name == "variables")  # tables of their own
     }
     assert written == known

@@ -40,7 +40,7 @@ def test_an_account_does_not_go_on_with_other_arithmetic(
 ) -> None:
     state = begun(policy, setup)
     policy.resume(state)
-    monkeypatch.setattr(_keyed_noise, "arithmetic", lambda: "another")
+    monkeypatch.setattr(_keyed_noise, "arithmetic", lambda networks: "another")
     with refused(PolicyError, "cannot-act", field=f"defense {policy.kind!r}"):
         policy.resume(state)
 
@@ -48,7 +48,7 @@ def test_an_account_does_not_go_on_with_other_arithmetic(
 def test_noise_that_promises_nothing_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = NoisyGradients(distribution="laplace", scale=0.1)
     state = begun(policy, NET)
-    monkeypatch.setattr(_keyed_noise, "arithmetic", lambda: "another")
+    monkeypatch.setattr(_keyed_noise, "arithmetic", lambda networks: "another")
     policy.resume(state)
     assert policy.state() == state
 
@@ -56,7 +56,7 @@ def test_noise_that_promises_nothing_goes_on(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_digest_is_that_of_the_arithmetic() -> None:
     """Equal in another process with other threads, and different where torch calculates as on another processor."""
     pytest.importorskip("torch")
-    code = "import torch; from labelward.privacy.arithmetic import arithmetic; print(arithmetic())"
+    code = "import torch; from labelward.privacy.arithmetic import arithmetic; print(arithmetic(networks=True))"
 
     def of(**changes: str) -> str:
         done = subprocess.run(
@@ -64,5 +64,5 @@ def test_a_digest_is_that_of_the_arithmetic() -> None:
         )
         return done.stdout.strip()
 
-    assert of() == of(OMP_NUM_THREADS="1") == arithmetic()
+    assert of() == of(OMP_NUM_THREADS="1") == arithmetic(networks=True)
     assert of() != of(ATEN_CPU_CAPABILITY="default")

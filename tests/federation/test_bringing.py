@@ -145,3 +145,8 @@ def test_a_column_id_of_the_tables_is_matched_where_the_job_names_none(
     assert by_id.column("id").to_pylist() == rows.column("id").to_pylist()
     assert by_row.column("id").to_pylist() == [str(row) for row in range(ROWS)]
     assert by_id.drop_columns(["id"]).equals(by_row.drop_columns(["id"]))
+    numbers = rows.select(["calls"])
+    for ids in ([None] * ROWS, ["same"] * ROWS, [0.5] * ROWS, None):  # no ids: rows come in the order of the tables
+        pq.write_table(numbers if ids is None else numbers.append_column("id", pa.array(ids)), tables["telco"])
+        predict_table(tmp_path / "run", tables, tmp_path / "in-order.parquet")
+        assert pq.read_table(tmp_path / "in-order.parquet").equals(by_row)

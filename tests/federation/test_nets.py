@@ -69,7 +69,6 @@ def test_a_completed_job_encrypts_nothing_and_says_so(net: Callable[..., Job]) -
     [
         ({"encryption": {"engine": "plain", "insecure": True}}, "unsupported", "[encryption]", "plain", "'splitnn'"),
         ({"encryption": {"bits": 3072}}, "unsupported", "[encryption]", "paillier", "'splitnn'"),
-        ({"encryption": {"engine": "paillier", "bits": 2048}}, "unsupported", "[encryption]", "paillier", "'splitnn'"),
         ({"encryption": {"engine": "none", "workers": 2}}, "conflict", "[encryption] workers", 2, "'none'"),
         ({"model": {"bottom": "mlq"}}, "unknown", "[model] bottom", "mlq", "'mlp'?"),
         ({"model": {"layers": 2}}, "unknown", "[model]", "layers", "'splitnn'"),

@@ -20,7 +20,7 @@ from labelward.estimators import SecureBoostClassifier, SplitNetClassifier
 from labelward.estimators._errors import InvalidInputError
 from labelward.federation.components import with_defaults
 from labelward.federation.model import AlignedRows, FederatedModel
-from labelward.federation.party_training import party_variant
+from labelward.federation.party_training import _refuse_unowned, party_variant
 from labelward.federation.predict import predict_table
 from labelward.federation.train import train_variant
 from labelward.job import Job, parse_job
@@ -195,11 +195,12 @@ def test_a_party_does_not_begin_without_a_defense_that_only_it_can_apply(job: Ca
     """Between companies each applies its own part: what names no party is the active one's, which never reaches it."""
     nobodys = with_defaults(job(defense=[{"kind": "min-bin-rows", "rows": 20}]))
     with refused(JobError, "missing", field="[[defense]] party", value="min-bin-rows"):
-        party_variant(nobodys, "telco", None)
+        _refuse_unowned(nobodys, "telco")
     own = with_defaults(job(defense=[{"kind": "min-bin-rows", "rows": 20, "party": "telco"}]))
     slug = "min-bin-rows-party-telco-rows-20"
     assert party_variant(own, "telco", slug).chain[0].kind == "min-bin-rows"
     bank = with_defaults(job(defense=[{"kind": "id-lmid", "xi": 0.5}]))
+    _refuse_unowned(bank, "telco")
     assert party_variant(bank, "telco", None).chain == ()
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,7 @@ class BinBounds(CountedLabelAttack):
     """Labels of others from opened sums of bins, whose rows follow from the sides of splits (PIVODL)."""
 
     kind: ClassVar[str] = "bin-bounds"
+    needs: ClassVar[Mapping[str, Any]] = {"kind": "pivodl"}
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
@@ -252,11 +253,12 @@ def _count_of(tree: int, rows: int, sums: Integers, scale: float) -> float | Non
     """Return how many of some rows are of the second class; None: their sums leave several counts.
 
     With Σ(p - y) = g and Σ p(1 - p) = h of r rows, Σ p is g more than the count, and differs from r/2 by
-    √(r(r/4 - h)) at most, by the inequality of Cauchy and Schwarz.
+    √(r(r/4 - h)) at most, by the inequality of Cauchy and Schwarz; each number is rounded by half a step of the scale.
     """
     if tree == 0:
         return of_second_class(rows, sums, scale)
     g, h = sums[:2] / scale
-    apart = float(np.sqrt(max(0.0, rows * (rows / 4 - h)))) + 1e-6
+    rounding = rows / (2 * scale)
+    apart = float(np.sqrt(max(0.0, rows * (rows / 4 - h + rounding)))) + rounding + 1e-9
     least, most = max(0, int(np.ceil(rows / 2 - apart - g))), min(rows, int(np.floor(rows / 2 + apart - g)))
     return float(least) if least == most else None

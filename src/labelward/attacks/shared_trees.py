@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, LabelGuess
-from labelward.errors import CodecError, FileFormatError
+from labelward.errors import CodecError, FileFormatError, JobError
 from labelward.messages.pivodl import LevelOutcome, RootSums
 from labelward.metrics.registry import Metric
 from labelward.party.view import View
@@ -29,6 +29,13 @@ class SharedTreeAttack(Attack):
             note="Flipped if better: a guess that is mostly wrong tells as much as its opposite.",
         ),
     )
+
+    def check_labels(self, rows: int, classes: int) -> None:
+        """Refuse quantities, whose sums rank no classes."""
+        if not classes:
+            raise JobError(
+                f"attack {self.kind!r} is for classes, not for quantities", code="unsupported", value="regression"
+            )
 
     def score(self, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
         """Return max(a, 1 - a) of accuracy a."""

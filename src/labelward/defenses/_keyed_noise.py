@@ -46,9 +46,9 @@ class _Kept(msgspec.Struct, kw_only=True):
     arithmetic: str = ""
 
 
-def _check_arithmetic(kind: str, stored: str) -> None:
+def _check_arithmetic(kind: str, stored: str, *, networks: bool) -> None:
     """Refuse to go on where the same values would come out otherwise, and get noise of their own."""
-    if stored and stored != (now := arithmetic()):
+    if stored and stored != (now := arithmetic(networks=networks)):
         raise PolicyError(
             f"defense {kind!r} drew noise where arithmetic has other last digits (another processor, or other "
             "libraries): what was sent would leave again with other noise, which its account does not count; go on "
@@ -81,7 +81,7 @@ class KeyedGradientDefense(Policy):
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key."""
         self._kept.key, self._kept.sent, self._kept.counts = protection.bytes(KEY_BYTES), {}, {}
-        self._kept.levels, self._kept.arithmetic = {}, arithmetic()
+        self._kept.levels, self._kept.arithmetic = {}, arithmetic(networks=True)
 
     def state(self) -> bytes:
         """Return key and counts."""
@@ -91,7 +91,7 @@ class KeyedGradientDefense(Policy):
         """See :meth:`Policy.resume`."""
         stored = msgspec.msgpack.decode(state, type=_Kept)
         if self.promise is not None:
-            _check_arithmetic(self.kind, stored.arithmetic)
+            _check_arithmetic(self.kind, stored.arithmetic, networks=True)
         self._kept.key, self._kept.sent, self._kept.counts = stored.key, stored.sent, stored.counts
         self._kept.planned, self._kept.levels = stored.planned, stored.levels
         self._kept.arithmetic = stored.arithmetic
@@ -133,7 +133,7 @@ class KeyedHolderDefense(Policy):
     def resume(self, state: bytes) -> None:
         """Take the stored key; refused where the noise would be scaled otherwise, which would tell the values."""
         stored: dict[str, Any] = msgspec.msgpack.decode(state)
-        _check_arithmetic(self.kind, stored.get("arithmetic", ""))
+        _check_arithmetic(self.kind, stored.get("arithmetic", ""), networks=False)
         changed = [name for name in self._run.keys() | stored.keys() if name not in ("key", "arithmetic")]
         if any(self._run.get(name) != stored.get(name) for name in changed):
             raise PolicyError(

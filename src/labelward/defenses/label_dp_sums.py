@@ -82,7 +82,7 @@ class LabelDPSums(KeyedHolderDefense):
         deviation = self._deviation(setup)
         own, total = deviation / math.sqrt(setup.holders - 1), self.sum_noise(setup)
         moved = _sums_moved(setup)
-        self._run.update(key=protection.bytes(KEY_BYTES), arithmetic=arithmetic())
+        self._run.update(key=protection.bytes(KEY_BYTES), arithmetic=arithmetic(networks=False))
         self._run.update(deviation=deviation, own=own, sums=moved, total=total)
 
     def on_own_sums(self, sums: HolderSums) -> Integers:

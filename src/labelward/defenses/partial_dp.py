@@ -57,7 +57,7 @@ class PartialDP(KeyedHolderDefense):
 
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key of the noise."""
-        self._run.update(key=protection.bytes(KEY_BYTES), arithmetic=arithmetic(), trees=setup.trees)
+        self._run.update(key=protection.bytes(KEY_BYTES), arithmetic=arithmetic(networks=False), trees=setup.trees)
 
     def sigma(self, trees: int) -> float:
         """Return the noise multiplier for a number of trees."""

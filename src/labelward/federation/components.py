@@ -380,7 +380,7 @@ def _encryption(section: EncryptionSection, model: ComponentSpec) -> EncryptionS
                 value=section.engine,
             )
         return _with_engine_defaults(section)
-    if section != none and (section.stated or section != EncryptionSection()):
+    if section not in (EncryptionSection(), none):
         raise JobError(
             f"is not supported for {model.kind!r}, which encrypts nothing; remove it",
             code="unsupported",

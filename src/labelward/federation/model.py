@@ -7,9 +7,9 @@ the requirements of a program: its column names and its splits. Here the caller 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,9 @@ from labelward.protocols.secureboost.plot import draw_svg, draw_text
 from labelward.protocols.secureboost.predict import predict_leaves, predict_passive
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.runs.training_record import read_record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -137,7 +140,10 @@ class FederatedModel:
                 raise DataError(unknown_name("party", name, self.parties), code="unknown", value=name)
 
     def bring(self, tables: Mapping[str, StrPath], warn: Warn = ignore_warning) -> AlignedRows:
-        """Read the parties' tables; rows are sorted by id where the job names an id column or the tables have ``id``.
+        """Read the parties' tables; rows are sorted by id where the job names an id column.
+
+        Where it names none, they are by a column ``id``, if all tables have one with different ids, and in the order of
+        the tables otherwise.
 
         Args:
             tables: each party's own, or the same for all of them.
@@ -165,6 +171,9 @@ class FederatedModel:
             name: load_rows(self.job, share, paths[name], self.dates.get(name, ()), own, warn, named=named)
             for name, share in self.shares.items()
         }
+        unnamed = {name: those.unnamed for name, those in read.items() if those.unnamed is not None}
+        if len(unnamed) == len(read):
+            read = {name: _sorted(replace(those, ids=unnamed[name])) for name, those in read.items()}
         own_rows = read[self.active]
         for name in self.parties[1:]:
             check_same_ids("bring", (self.active, own_rows.ids), (name, read[name].ids))
@@ -374,6 +383,7 @@ class PartyRows:
     ids: NDArray[np.str_]  # text [rows]
     columns: Floats  # [rows, F], encoded
     place: NDArray[np.int64]  # int64 [rows], where each row stands in the party's table
+    unnamed: NDArray[np.str_] | None = None  # text [rows]: of a column "id", where the job names none
 
 
 def load_rows(
@@ -395,7 +405,7 @@ def load_rows(
         dates: its columns that hold dates or times.
         own: whether the table is the party's own, and not that of all parties.
         warn: hears of each column of categories of which the model knows none.
-        named: whether a column ``id`` holds the ids where the job names none, as in tables that labelward has written.
+        named: whether a column ``id`` may hold the ids where the job names none.
 
     Raises:
         DataError: as :meth:`FederatedModel.bring`, of this party.
@@ -403,9 +413,6 @@ def load_rows(
     party = job.party(share.party)
     place, column = f"party {party.name!r}, table {str(path)!r}", party.id or job.data.id
     table = read_source(path, job.data if party.table is None else party, column)
-    if column is None and named and "id" in table.column_names:
-        column = "id"
-        table = read_source(path, job.data if party.table is None else party, column)
     x = transform(table, share.columns, share.categories, place, dates=dates)
     if own:
         _refuse_strangers(job, party, share, table.column_names, place)
@@ -416,10 +423,25 @@ def load_rows(
         )
     if column is None:
         rows = np.arange(table.num_rows)
-        return PartyRows(ids=rows.astype(np.str_), columns=x, place=rows)
-    ids = read_ids(table, column, place)
-    order = np.argsort(ids)
-    return PartyRows(ids=ids[order], columns=x[order], place=order)
+        own_ids = _unnamed_ids(table, place) if named else None
+        return PartyRows(ids=rows.astype(np.str_), columns=x, place=rows, unnamed=own_ids)
+    return _sorted(PartyRows(ids=read_ids(table, column, place), columns=x, place=np.arange(table.num_rows)))
+
+
+def _unnamed_ids(table: pa.Table, place: str) -> NDArray[np.str_] | None:
+    """Return the ids of a column ``id`` that the job does not name, as tables of labelward have one; None: no ids."""
+    if "id" not in table.column_names:
+        return None
+    try:
+        return read_ids(table, "id", place)
+    except DataError:  # a gap, a repetition, or no ids at all
+        return None
+
+
+def _sorted(rows: PartyRows) -> PartyRows:
+    """Return rows in the order of their ids."""
+    order = np.argsort(rows.ids)
+    return PartyRows(ids=rows.ids[order], columns=rows.columns[order], place=rows.place[order])
 
 
 def _unknown(share: PartyShare, x: Floats) -> Iterator[str]:

@@ -99,6 +99,8 @@ def train_as_party(
     require_party(job, party)
     job.connection()
     defended = party_variant(job, party, variant)
+    if variant is None and party != job.active.name:
+        _refuse_unowned(job, party)
     check_job(job)
     model_family(job.model).check_between_companies(policy_chains(job, defended)[party])
     own, seeds = load_party_table(job, party), resolve_seeds([party], None if force else out, repeat)
@@ -303,8 +305,6 @@ def party_variant(job: Job, party: str, slug: str | None) -> Variant:
         JobError: no such variant, one in which the party has no part, or several to choose from.
     """
     parts = {variant: own_part(job, variant, party) for variant in job.variants()}
-    if party != job.active.name:
-        _refuse_unowned(job, party)
     if slug is None:
         own = {variant_without_defaults(part).slug: part for part in parts.values()}
         if len(own) > 1:

@@ -150,12 +150,9 @@ class Job:
         encryption = (
             {"engine": "none"}
             if self.encryption.engine == "none"
-            else _set_values(self.encryption, "engine_parameters", "automatic", "stated")
+            else _set_values(self.encryption, "engine_parameters", "automatic")
         )
-        if (
-            self.encryption.stated or self.encryption != type(self.encryption)()
-        ):  # else it may be of no use to the model
-            blocks.append(_toml.block("[encryption]", encryption))
+        blocks.append(_toml.block("[encryption]", encryption))
         if self.encryption.engine_parameters:
             blocks.append(_toml.block(f"[encryption.{self.encryption.engine}]", self.encryption.engine_parameters))
         for variant in self.defenses:

@@ -188,8 +188,7 @@ def _encryption(table: Any) -> EncryptionSection:
             reason = f"the engine is {name!r}; remove the parameters of {key!r}"
             raise JobError(reason, code="unknown", field=f"[encryption.{key}]", value=key)
     parameters = given[name] if len(values) < len(given) else {}
-    known = {"engine_parameters": parameters, "automatic": False, "stated": bool(given)}
-    return _section(EncryptionSection, "[encryption]", values, None, **known)
+    return _section(EncryptionSection, "[encryption]", values, None, engine_parameters=parameters, automatic=False)
 
 
 def _party(name: str, value: Any, data: DataSection, base: Path | None) -> PartySection:

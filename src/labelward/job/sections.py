@@ -399,8 +399,6 @@ class EncryptionSection(Parameters):
     """The engine's own, from the table ``[encryption.ENGINE]``; the engine checks them."""
     automatic: bool = field(default=False, compare=False)
     """Whether the job says ``auto`` and :func:`labelward.federation.components.with_defaults` chose the engine."""
-    stated: bool = field(default=False, compare=False)
-    """Whether the job has the section."""
 
     @property
     def processes(self) -> int:
@@ -422,10 +420,7 @@ class EncryptionSection(Parameters):
         if self.engine == "none":
             defaults = {each.name: each.default for each in fields(self)} | {"bits": _LEAST_SECURE_BITS}
             for each in fields(self):
-                if (
-                    each.name not in ("engine", "engine_parameters", "stated")
-                    and getattr(self, each.name) != defaults[each.name]
-                ):
+                if each.name not in ("engine", "engine_parameters") and getattr(self, each.name) != defaults[each.name]:
                     raise self.error(each.name, "is not supported with engine 'none'; remove it")
         if self.engine == "auto":
             return

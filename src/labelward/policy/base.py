@@ -66,7 +66,7 @@ class PolicyContext:
         columns: all parties' columns that may split, where labels lie on several parties.
         depth: of a tree.
         holders: parties that hold labels; 0 where one does.
-        rows: training rows, where labels lie on several parties.
+        rows: training rows, of split networks and where labels lie on several parties.
         candidates: how a tree's split candidates are chosen: ``"global"``, ``"node"`` or ``"all"``.
         chain: all policies of the run, in order.
     """

@@ -16,17 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def arithmetic() -> str:
+def arithmetic(*, networks: bool) -> str:
     """Return a digest of what this process makes of some numbers, by the functions that losses and models call.
 
-    torch counts where it is loaded. Arrays are too small for several threads, whose number changes nothing.
+    For networks torch counts, too, where it is loaded. Arrays are too small for several threads, whose number changes
+    nothing.
     """
     numbers = np.random.default_rng(0).normal(size=(48, 48))
     digest, torch = hashlib.sha256(platform.machine().encode()), sys.modules.get("torch")
     for kind in (np.float32, np.float64):
         x: NDArray[Any] = numbers.astype(kind)
         made = [np.exp(x), np.log1p(np.abs(x)), np.tanh(x), x @ x.T, x.sum(axis=0)]
-        if torch is not None:
+        if torch is not None and networks:
             t = torch.from_numpy(x)
             of_torch = (t.softmax(1), t.log_softmax(1), t.tanh(), t.sigmoid(), t @ t.T, t.sum(0))
             made += [each.numpy() for each in of_torch]

@@ -134,7 +134,7 @@ class PivodlFamily(ModelFamily[PivodlShare]):
         if self.params.opened_sums == "refuse" and not noisy:
             raise JobError(
                 "opens sums without noise, from which any party reads labels of others exactly; add the defense "
-                "'label-dp-sums', or set it to 'allow'",
+                "'label-dp-sums' and choose it with --defense, or set this to 'allow'",
                 code="insecure",
                 field="[model] opened_sums",
                 value=self.params.opened_sums,

@@ -119,6 +119,7 @@ def net_policy_context(
         unaligned=unaligned,
         epochs=params.epochs,
         batches=len(batches(rows, params.batch_size)),
+        rows=rows,
         separate=not (params.top or active_bottom or params.loss == "weighted" or replaced) and classes > 0,
     )
 
