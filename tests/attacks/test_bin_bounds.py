@@ -17,7 +17,13 @@ from labelward.attacks.counted_labels import CountedLabelAttack
 from labelward.attacks.differential import Differential
 from labelward.data import VerticalDataset, load_dataset
 from labelward.errors import JobError
-from labelward.federation.components import make_engine, make_policies, model_family, with_defaults
+from labelward.federation.components import (
+    make_engine,
+    make_policies,
+    model_family,
+    with_defaults,
+    with_standing,
+)
 from labelward.federation.simulation import simulate_job
 from labelward.job import Job, Variant, parse_job
 from labelward.party.context import no_progress
@@ -125,3 +131,10 @@ def test_companies_do_not_begin_on_sums_without_noise() -> None:
     with refused(JobError, "insecure"):
         job = spread("breast_cancer", {"kind": "partial-dp", "epsilon": 1.0})
         model_family(job.model).check_between_companies(make_policies(job.variants()[-1]))
+
+
+def test_every_audit_of_classes_runs_it() -> None:
+    assert "bin-bounds" in [each.kind for each in with_standing(spread(), 100, 2)]
+    assert "bin-bounds" not in [each.kind for each in with_standing(spread(), 100, 0)]
+    with refused(JobError, "unsupported"):
+        BinBounds().check_labels(100, 0)
