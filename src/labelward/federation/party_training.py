@@ -7,7 +7,7 @@ common checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
@@ -274,8 +274,10 @@ def _begin_view(run: PartyRun, ctx: Context, inputs: PartyInputs, masks: RowMask
 
 def _refuse_unowned(job: Job, party: str) -> None:
     """Refuse defenses that act at passive parties alone and name none: this party would begin without."""
-    points = model_family(job.model).points()
-    here, there = (frozenset().union(*(points[role] for role in roles)) for roles in _roles(job, points))
+    family = model_family(job.model)
+    assigned, points = family.topology([each.name for each in job.parties], job.holders).assigned, family.points()
+    there = points[assigned[job.active.name]]
+    here = frozenset().union(*(points[role] for name, role in assigned.items() if name != job.active.name))
     for variant in job.variants():
         for policy in make_policies(variant):
             if policy.points and not policy.points & there and policy.points <= here:
@@ -285,13 +287,6 @@ def _refuse_unowned(job: Job, party: str) -> None:
                     field="[[defense]] party",
                     value=policy.kind,
                 )
-
-
-def _roles(job: Job, points: Mapping[str, frozenset[str]]) -> tuple[set[str], set[str]]:
-    """Return the roles of passive parties, and that of the active one, by the job alone."""
-    assigned = model_family(job.model).topology([each.name for each in job.parties], job.holders).assigned
-    active = assigned[job.active.name]
-    return {role for name, role in assigned.items() if name != job.active.name}, {active}
 
 
 def party_variant(job: Job, party: str, slug: str | None) -> Variant:
