@@ -22,9 +22,9 @@ from labelward.federation.simulation import SimulationResult, simulate_job
 from labelward.job import parse_job
 from labelward.kernels.binning import bin_columns
 from labelward.messages.federboost import ChosenBuckets
-from labelward.messages.pivodl import Candidate, ColumnCodes
+from labelward.messages.pivodl import MISSING, Candidate, ColumnCodes
 from labelward.party.context import Context, no_progress
-from labelward.protocols.common.columns import MISSING, OwnColumns
+from labelward.protocols.common.columns import OwnColumns
 from labelward.protocols.family import attacker_data
 from labelward.protocols.pivodl.federboost import most_moved, noisy_buckets
 from labelward.protocols.pivodl.params import FederBoost

@@ -18,8 +18,9 @@ from labelward.federation.components import make_engine, with_defaults
 from labelward.federation.simulation import simulate_job
 from labelward.job import Variant, parse_job
 from labelward.kernels.split_search import CATEGORICAL
+from labelward.messages.pivodl import MISSING
 from labelward.party.context import no_progress
-from labelward.protocols.common.columns import MISSING, SourceColumns
+from labelward.protocols.common.columns import SourceColumns
 from labelward.protocols.pivodl.common_columns import LEAST, refuse_common_columns
 
 Floats = NDArray[np.float64]

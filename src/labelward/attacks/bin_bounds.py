@@ -33,19 +33,20 @@ from labelward.attacks.counted_labels import (
     WHOLE,
     Counted,
     CountedLabelAttack,
+    count_of,
     counted_labels,
+    counted_nodes,
     nothing_counted,
     of_second_class,
 )
-from labelward.attacks.shared_trees import KnownTree, known_trees
+from labelward.attacks.shared_trees import KnownTree, known_trees, told_codes
 from labelward.kernels.split_search import CATEGORICAL
-from labelward.messages.pivodl import ColumnCodes, LevelOutcome, OpenedSums
+from labelward.messages.pivodl import MISSING, ColumnCodes, LevelOutcome, OpenedSums
 from labelward.party.view import View
 
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_MISSING = 0xFFFF
 _PASSES = 10
 """Most passes over all opened sums; what a further one finds is little."""
 
@@ -68,7 +69,7 @@ class BinBounds(CountedLabelAttack):
         scale = 2.0 ** view.parameter("encryption.precision", 30)
         whole = np.arange(view.rows), of_second_class(view.rows, trees[0].sums[0], scale)
         exact = abs(whole[1] - round(whole[1])) < WHOLE  # else noise acts, and later trees leave no single count
-        counted = [whole, *_nodes(trees if exact else trees[:1], scale)]
+        counted = [whole, *counted_nodes(trees if exact else trees[:1], scale)]
         opened = _opened(view, trees)
         for source in _sources(view, held, opened):
             source.bound_by_splits(view, trees, held)
@@ -108,7 +109,9 @@ class _Source:
 
     Attributes:
         low, high: int64 [rows, columns]: each row's bin is between them.
-        usable: the columns that have an order and, as far as is known, all values, and that nothing contradicted.
+        own: uint16 [rows, columns]: the bins of the rows that the party labels; None: it was told none.
+        ordered: the columns that have an order.
+        usable: those of them that have, as far as is known, all values, and that nothing contradicted.
         decided: by tree and node, the sums that the party opened there.
     """
 
@@ -120,13 +123,12 @@ class _Source:
         self.low, self.high = np.zeros(shape, np.int64), np.tile(self.sizes - 1, (len(held), 1)).astype(np.int64)
         self.ordered = np.array(told.kinds) != CATEGORICAL
         self.usable = self.ordered.copy()
-        codes = np.frombuffer(told.codes, "<u2").astype(np.int64)
-        self.knows_own = codes.size == held.sum() * len(self.sizes) > 0
-        if self.knows_own:
-            self.own = np.full(shape, _MISSING, np.int64)
-            self.own[held] = codes.reshape(-1, len(self.sizes))
-            self.usable &= (self.own[held] != _MISSING).all(axis=0)
-            self.low[held] = self.high[held] = np.where(self.own[held] == _MISSING, 0, self.own[held])
+        codes = told_codes(told, held)
+        self.own = None if codes is None else np.full(shape, MISSING, np.uint16)
+        if self.own is not None and codes is not None:
+            self.own[held] = codes
+            self.usable &= (codes != MISSING).all(axis=0)
+            self.low[held] = self.high[held] = np.where(codes == MISSING, 0, codes)
         for each in opened:
             self.usable &= np.add.reduceat(each.sums[:, -1], self.starts) == len(each.rows)
 
@@ -145,8 +147,7 @@ class _Source:
                 if len({column for column, _, _ in found}) == 1:
                     column = found[0][0]
                     least, most = min(k for _, k, _ in found), max(k for _, _, k in found)
-                    bounded = np.minimum(self.high[rows[left], column], most)
-                    self.high[rows[left], column] = bounded
+                    self.high[rows[left], column] = np.minimum(self.high[rows[left], column], most)
                     self.low[rows[~left], column] = np.maximum(self.low[rows[~left], column], least + 1)
                     self._drop_contradicted(column)
 
@@ -158,8 +159,7 @@ class _Source:
         Args:
             left, right: rows of both sides that the party labels.
         """
-        possible = np.array([self._may_split(column, left, right) for column in range(len(self.sizes))])
-        if (possible & ~self.usable).any():
+        if any(self._may_split(column, left, right) for column in np.flatnonzero(~self.usable).tolist()):
             return []  # one that is not read may be the column, and another one agree by chance
         opened, target = self.decided.get((number, node)), tree.sums.get(2 * node + 1)
         if opened is not None and target is not None:
@@ -168,7 +168,7 @@ class _Source:
                 for column in np.flatnonzero(self.usable).tolist()
                 for k in np.flatnonzero((np.cumsum(self._bins(opened, column), axis=0) == target).all(axis=1)).tolist()
             ]
-        if not self.knows_own or not len(left) or not len(right):
+        if self.own is None or not len(left) or not len(right):
             return []
         least, most = self.high[left].max(axis=0), self.low[right].min(axis=0) - 1
         fits = np.flatnonzero(self.usable & (least <= most))
@@ -176,12 +176,12 @@ class _Source:
 
     def _may_split(self, column: int, left: Integers, right: Integers) -> bool:
         """Return whether a column may have put these rows, which the party labels, on either side."""
-        if not self.knows_own:
+        if self.own is None:
             return True
         left, right = self.own[left, column], self.own[right, column]
-        if (left == _MISSING).any() and (right == _MISSING).any():
+        if (left == MISSING).any() and (right == MISSING).any():
             return False
-        left, right = left[left != _MISSING], right[right != _MISSING]
+        left, right = left[left != MISSING], right[right != MISSING]
         if not len(left) or not len(right):
             return True
         return bool(left.max() < right.min() if self.ordered[column] else not np.intersect1d(left, right).size)
@@ -227,7 +227,7 @@ class _Source:
                     inside = each.rows[(low >= begin) & (high < end)]
                     total = sums[end] - sums[begin]
                     if len(inside) == total[-1] > 0:
-                        count = _count_of(each.tree, len(inside), total, scale)
+                        count = count_of(each.tree, len(inside), total, scale)
                         if count is not None:
                             yield inside, count
 
@@ -237,28 +237,3 @@ class _Source:
     def _drop_contradicted(self, column: int) -> None:
         if (self.low[:, column] > self.high[:, column]).any():
             self.usable[column] = False
-
-
-def _nodes(trees: Sequence[KnownTree], scale: float) -> Iterator[Counted]:
-    """Yield the nodes of all trees whose rows and sums the party knows, where these leave a single count."""
-    for number, tree in enumerate(trees):
-        for node in sorted(tree.rows.keys() & tree.sums.keys()):
-            rows = tree.rows[node]
-            count = _count_of(number, len(rows), tree.sums[node], scale)
-            if count is not None:
-                yield rows, count
-
-
-def _count_of(tree: int, rows: int, sums: Integers, scale: float) -> float | None:
-    """Return how many of some rows are of the second class; None: their sums leave several counts.
-
-    With Σ(p - y) = g and Σ p(1 - p) = h of r rows, Σ p is g more than the count, and differs from r/2 by
-    √(r(r/4 - h)) at most, by the inequality of Cauchy and Schwarz; each number is rounded by half a step of the scale.
-    """
-    if tree == 0:
-        return of_second_class(rows, sums, scale)
-    g, h = sums[:2] / scale
-    rounding = rows / (2 * scale)
-    apart = float(np.sqrt(max(0.0, rows * (rows / 4 - h + rounding)))) + rounding + 1e-9
-    least, most = max(0, int(np.ceil(rows / 2 - apart - g))), min(rows, int(np.floor(rows / 2 + apart - g)))
-    return float(least) if least == most else None

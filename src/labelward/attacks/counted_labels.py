@@ -67,10 +67,29 @@ def of_second_class(rows: int, sums: NDArray[np.int64], scale: float) -> float:
     return rows / 2 - float(sums[0]) / scale
 
 
-def counted_nodes(tree: KnownTree, scale: float) -> Iterator[Counted]:
-    """Yield the nodes of the first tree whose rows and sums the party knows."""
-    for node in sorted(tree.rows.keys() & tree.sums.keys()):
-        yield tree.rows[node], of_second_class(len(tree.rows[node]), tree.sums[node], scale)
+def counted_nodes(trees: Iterable[KnownTree], scale: float) -> Iterator[Counted]:
+    """Yield the nodes of the first trees whose rows and sums the party knows, where these leave a single count."""
+    for number, tree in enumerate(trees):
+        for node in sorted(tree.rows.keys() & tree.sums.keys()):
+            rows = tree.rows[node]
+            count = count_of(number, len(rows), tree.sums[node], scale)
+            if count is not None:
+                yield rows, count
+
+
+def count_of(tree: int, rows: int, sums: NDArray[np.int64], scale: float) -> float | None:
+    """Return how many of some rows are of the second class; None: their sums leave several counts.
+
+    With Σ(p - y) = g and Σ p(1 - p) = h of r rows, Σ p is g more than the count, and differs from r/2 by
+    √(r(r/4 - h)) at most, by the inequality of Cauchy and Schwarz; each number is rounded by half a step of the scale.
+    """
+    if tree == 0:
+        return of_second_class(rows, sums, scale)
+    g, h = sums[:2] / scale
+    rounding = rows / (2 * scale)
+    apart = float(np.sqrt(max(0.0, rows * (rows / 4 - h + rounding)))) + rounding + 1e-9
+    least, most = max(0, int(np.ceil(rows / 2 - apart - g))), min(rows, int(np.floor(rows / 2 + apart - g)))
+    return float(least) if least == most else None
 
 
 def _certain(values: Floats) -> NDArray[np.bool_]:

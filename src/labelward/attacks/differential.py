@@ -33,7 +33,7 @@ from labelward.attacks.counted_labels import (
     nothing_counted,
     of_second_class,
 )
-from labelward.attacks.shared_trees import KnownTree, known_trees
+from labelward.attacks.shared_trees import KnownTree, known_trees, told_codes
 from labelward.kernels.binning import Binned, bin_columns
 from labelward.messages.pivodl import ColumnCodes, ColumnOrder, OpenedSums
 from labelward.party.view import View
@@ -65,7 +65,7 @@ class Differential(CountedLabelAttack):
         if first is None:
             return nothing_counted(view)
         scale = 2.0 ** view.parameter("encryption.precision", 30)
-        parts = counted_nodes(first, scale) if self.form == "parent-child" else _bins(view, own, first, scale)
+        parts = counted_nodes([first], scale) if self.form == "parent-child" else _bins(view, own, first, scale)
         whole = np.arange(view.rows), of_second_class(view.rows, first.sums[0], scale)
         return counted_labels(view, own, [whole, *parts])
 
@@ -119,8 +119,7 @@ def _columns_of_both(
     """
     told = next(each.message for each in view.received(ColumnCodes) if each.peer == source)
     held = np.zeros(view.rows, np.bool_) if own.labels is None else ~np.isnan(own.labels)
-    codes, mine = np.frombuffer(told.codes, "<u2"), binned.wide_codes()
-    known = codes.reshape(-1, len(told.sizes)) if codes.size == held.sum() * len(told.sizes) > 0 else None
+    known, mine = told_codes(told, held), binned.wide_codes()
     found, start = [], 0
     for place, size in enumerate(told.sizes):
         cells, equal = slice(start, start + size), -1

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, LabelGuess
 from labelward.errors import CodecError, FileFormatError, JobError
-from labelward.messages.pivodl import LevelOutcome, RootSums
+from labelward.messages.pivodl import ColumnCodes, LevelOutcome, RootSums
 from labelward.metrics.registry import Metric
 from labelward.party.view import View
 
@@ -80,6 +80,12 @@ class KnownTree:
         for node in sorted(nodes):
             found[self.rows[node]] = node
         return found
+
+
+def told_codes(told: ColumnCodes, held: NDArray[np.bool_]) -> NDArray[np.uint16] | None:
+    """Return the bins of the rows that the party labels, uint16 [held rows, columns]; None: it was told none."""
+    codes, columns = np.frombuffer(told.codes, "<u2"), len(told.sizes)
+    return codes.reshape(-1, columns) if codes.size == held.sum() * columns > 0 else None
 
 
 def known_trees(view: View, held: NDArray[np.bool_] | None = None) -> Iterator[KnownTree]:

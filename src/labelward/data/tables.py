@@ -98,10 +98,9 @@ def prepared(table: pa.Table, keys: TableKeys, *, place: str = "") -> pa.Table:
 
 def _whole(table: pa.Table, position: int, place: str) -> pa.Table:
     """Return a table with a column of floats as integers, which readers of gaps make floats of; NaN is a gap."""
-    name, column = table.column_names[position], table.column(position)
+    name, numbers = table.column_names[position], table.column(position).cast(pa.float64())
     try:
-        gaps = pc.is_nan(column.cast(pa.float64()))
-        return table.set_column(position, name, pc.if_else(gaps, None, column.cast(pa.float64())).cast(pa.int64()))
+        return table.set_column(position, name, pc.if_else(pc.is_nan(numbers), None, numbers).cast(pa.int64()))
     except pa.ArrowInvalid as error:
         reason = f"column {name!r} is for categories, and has numbers that are not whole; write them as text"
         raise DataError(reason, code="type", field=f"{place} text" if place else "", value=name) from error

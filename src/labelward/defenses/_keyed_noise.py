@@ -126,6 +126,10 @@ class KeyedHolderDefense(Policy):
         """Refuse a delta at which the labels of single rows may be given away."""
         refuse_large_delta(self.kind, self.parameters()["delta"], setup.rows)
 
+    def _begin(self, protection: SecureRandom, **drawn_for: Any) -> None:
+        """Draw the key, and note for what."""
+        self._run.update(key=protection.bytes(KEY_BYTES), arithmetic=arithmetic(networks=False), **drawn_for)
+
     def state(self) -> bytes:
         """Return the key, and for what it was drawn."""
         return msgspec.msgpack.encode(self._run)

@@ -25,9 +25,7 @@ from labelward.errors import PolicyError
 from labelward.parameters import PositiveFloat
 from labelward.policy.base import BudgetScope, PolicyContext
 from labelward.policy.holder_points import HolderSums, Integers
-from labelward.privacy.arithmetic import arithmetic
 from labelward.privacy.gaussian import ratio_for
-from labelward.privacy.noise import KEY_BYTES
 from labelward.rng import SecureRandom
 
 _MOST_NOISE = 2.0**40  # of which sums have room, 16 deviations, at a precision of 16 bits
@@ -82,8 +80,7 @@ class LabelDPSums(KeyedHolderDefense):
         deviation = self._deviation(setup)
         own, total = deviation / math.sqrt(setup.holders - 1), self.sum_noise(setup)
         moved = _sums_moved(setup)
-        self._run.update(key=protection.bytes(KEY_BYTES), arithmetic=arithmetic(networks=False))
-        self._run.update(deviation=deviation, own=own, sums=moved, total=total)
+        self._begin(protection, deviation=deviation, own=own, sums=moved, total=total)
 
     def on_own_sums(self, sums: HolderSums) -> Integers:
         """Return the sums with noise on their gradients."""

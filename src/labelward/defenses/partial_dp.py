@@ -29,9 +29,8 @@ from labelward.defenses._keyed_noise import KeyedHolderDefense
 from labelward.parameters import PositiveFloat
 from labelward.policy.base import BudgetScope, PolicyContext
 from labelward.policy.holder_points import Floats, LeafRelease
-from labelward.privacy.arithmetic import arithmetic
 from labelward.privacy.gaussian import composed, epsilon_of
-from labelward.privacy.noise import KEY_BYTES, on_grid
+from labelward.privacy.noise import on_grid
 from labelward.rng import SecureRandom
 
 
@@ -57,7 +56,7 @@ class PartialDP(KeyedHolderDefense):
 
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key of the noise."""
-        self._run.update(key=protection.bytes(KEY_BYTES), arithmetic=arithmetic(networks=False), trees=setup.trees)
+        self._begin(protection, trees=setup.trees)
 
     def sigma(self, trees: int) -> float:
         """Return the noise multiplier for a number of trees."""

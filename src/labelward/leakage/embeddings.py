@@ -124,7 +124,7 @@ class Explainer:
     data: VerticalDataset
     seed: int
     private: PrivateSeed
-    _before: dict[str, Projection] = field(default_factory=dict)
+    _before: dict[tuple[str, int], Projection] = field(default_factory=dict)
 
     def explain(self, folder: Path, parties: Sequence[str], *, rows_shown: bool = True) -> None:
         """Write the explanations of a run into its folder; no file for models without embeddings.
@@ -143,8 +143,8 @@ class Explainer:
         start = time.perf_counter()
         shares = {party.name: self.programs.load(folder / party.name / MODEL) for party in self.data.parties}
         chosen = [party for party in self.data.parties if party.name in parties]
-        all_found = (self._embedded(shares[party.name], party) for party in chosen)
-        embeddings = [found if rows_shown else _without_rows(found) for found in all_found if found is not None]
+        all_found = (self._embedded(shares[party.name], party, rows_shown) for party in chosen)
+        embeddings = [found for found in all_found if found is not None]
         rows = self._sampled("explained test rows", len(self.data.test_labels))[:_EVIDENCE_ROWS]
         images = self.programs.class_maps(shares, self.data, rows)
         if not embeddings and not images:
@@ -163,35 +163,30 @@ class Explainer:
     def _sampled(self, purpose: str, rows: int) -> NDArray[np.int64]:
         return self.private.learning(self.seed, 0, purpose).permutation(rows).astype(np.int64)
 
-    def _embedded(self, share: Any, party: PartyDataset) -> LabelsInEmbedding | None:
+    def _embedded(self, share: Any, party: PartyDataset, rows_shown: bool) -> LabelsInEmbedding | None:
         rows = self._sampled("explained rows", len(self.data.train_labels))[:_MEASURED]
         found = self.programs.embeddings(share, party, rows, seed=self.seed)
         if found is None or len(rows) < _MIN_ROWS or not all(np.isfinite(each).all() for each in found):
             return None
         trained, untrained = found
-        labels = self.data.train_labels[rows]
-        if party.name not in self._before:
-            self._before[party.name] = self._projected(untrained, labels)
+        labels, shown = self.data.train_labels[rows], _PLOTTED if rows_shown else 0
+        if (party.name, shown) not in self._before:
+            self._before[party.name, shown] = self._projected(untrained, labels, shown)
         return LabelsInEmbedding(
             party=party.name,
             rows=len(rows),
             frequent=float(np.bincount(labels).max() / len(labels)),
-            labels=tuple(labels[:_PLOTTED].tolist()),
-            before=self._before[party.name],
-            after=self._projected(trained, labels),
+            labels=tuple(labels[:shown].tolist()),
+            before=self._before[party.name, shown],
+            after=self._projected(trained, labels, shown),
         )
 
-    def _projected(self, embedding: Floats, labels: Labels) -> Projection:
-        points = project_to_plane(embedding[:_PLOTTED], seed=self.seed)
+    def _projected(self, embedding: Floats, labels: Labels, shown: int) -> Projection:
+        points = project_to_plane(embedding[:shown], seed=self.seed) if shown else np.zeros((0, 2))
         return Projection(
             neighbors=neighbor_accuracy(embedding, labels),
             points=tuple((x, y) for x, y in np.rint(points * _SIDE).astype(int).tolist()),
         )
-
-
-def _without_rows(found: LabelsInEmbedding) -> LabelsInEmbedding:
-    before, after = (msgspec.structs.replace(each, points=()) for each in (found.before, found.after))
-    return msgspec.structs.replace(found, labels=(), before=before, after=after)
 
 
 def neighbor_accuracy(embedding: Floats, labels: Labels, neighbors: int = NEIGHBORS) -> float:

@@ -57,13 +57,17 @@ class HeldRows(Message, frozen=True):
     rows: Annotated[RowMask, exempt("who holds a label, not which label")]
 
 
+MISSING = 0xFFFF
+"""Code of a value that is not there."""
+
+
 class ColumnCodes(Message, frozen=True):
     """A source's binned columns in an order that it drew, of the rows that the receiver labels.
 
     Attributes:
         sizes: number of bins of each column.
         kinds: of each column (:mod:`labelward.kernels.split_search`).
-        codes: uint16 little-endian [rows, columns], row by row; 0xFFFF is a missing value.
+        codes: uint16 little-endian [rows, columns], row by row, with :data:`MISSING`.
     """
 
     sizes: Annotated[tuple[int, ...], exempt("bins of the sender's own columns")]

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_ROWS, _COLUMNS, _GROUPS = 16 * SECURE_DEGREE, 8, 32
+_BLOCKS, _COLUMNS, _GROUPS = 16, 8, 32
+_ROWS = _BLOCKS * SECURE_DEGREE
 #: Gradient and hessian of precision 30, and a count: five digits.
 _LAYOUT = Layout((1 << 30, 1 << 30, 1), _ROWS, 2)
 
@@ -60,7 +61,8 @@ def _measure(engine: LatticeEngine) -> dict[str, float]:
     _, decrypt = _timed(lambda: private.decrypt(sealed), cells)
     _, dense = _timed(rows.group_sums(groups, _GROUPS).rerandomize, 1)
     _, sparse = _timed(rows.group_sums(few, _GROUPS).rerandomize, 1)
-    add, shift = ((total - seal * cells) / count for total, count in ((dense, 16 * cells), (sparse, (few >= 0).sum())))
+    counts = (dense, _BLOCKS * cells), (sparse, (few >= 0).sum())
+    add, shift = ((total - seal * cells) / count for total, count in counts)
     return {"encrypt": encrypt, "expand": expand, "add": add, "shift": float(shift), "seal": seal, "decrypt": decrypt}
 
 

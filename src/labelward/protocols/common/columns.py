@@ -15,14 +15,11 @@ from labelward.errors import wrong_message
 from labelward.kernels.binning import Binned, bin_columns
 from labelward.kernels.histogram import level_sums
 from labelward.kernels.split_search import CATEGORICAL
-from labelward.messages.pivodl import Candidate, ColumnCodes
+from labelward.messages.pivodl import MISSING, Candidate, ColumnCodes
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Codes = NDArray[np.uint16]
-
-MISSING = 0xFFFF
-"""Code of a value that is not there."""
 
 
 class OwnRecord(msgspec.Struct, frozen=True):

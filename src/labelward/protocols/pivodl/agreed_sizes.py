@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from labelward.errors import wrong_message
 from labelward.he.base import CiphertextFormat
-from labelward.messages.pivodl import ColumnCodes, OfferedColumns
+from labelward.messages.pivodl import MISSING, ColumnCodes, OfferedColumns
 from labelward.party.context import HEAD, Context
-from labelward.protocols.common.columns import MISSING, OwnColumns
+from labelward.protocols.common.columns import OwnColumns
 from labelward.protocols.pivodl.fixed import Fixed
 from labelward.protocols.pivodl.params import GrownTrees
 from labelward.protocols.pivodl.share import PivodlShare

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from labelward.errors import JobError
 from labelward.kernels.split_search import CATEGORICAL
-from labelward.protocols.common.columns import MISSING, Codes, SourceColumns
+from labelward.messages.pivodl import MISSING
+from labelward.protocols.common.columns import Codes, SourceColumns
 
 LEAST = 100
 """Rows outside the most common bin, of those that a holder labels, from which on a column is compared: related columns

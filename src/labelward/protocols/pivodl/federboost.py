@@ -36,7 +36,7 @@ from labelward.he import Counts, Engine
 from labelward.kernels.split_search import CATEGORICAL
 from labelward.messages.base import RowMask
 from labelward.messages.federboost import ChosenBuckets, OwnSides
-from labelward.messages.pivodl import Candidate, ColumnCodes, SplitSides
+from labelward.messages.pivodl import MISSING, Candidate, ColumnCodes, SplitSides
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement
 from labelward.party.roles import ACTIVE, PASSIVE, Role
@@ -45,7 +45,7 @@ from labelward.policy.base import Policy, PolicyContext
 from labelward.privacy.mechanisms import RandomizedResponse
 from labelward.privacy.noise import KeyedDraws
 from labelward.protocols.common import LabelVector, PartyInputs, class_probabilities
-from labelward.protocols.common.columns import MISSING, OwnColumns, SourceColumns, received_columns
+from labelward.protocols.common.columns import OwnColumns, SourceColumns, received_columns
 from labelward.protocols.family import ModelFamily, PredictMode, RoleResult, label_vector, one_round
 from labelward.protocols.pivodl.agreed_sizes import chosen_bytes, codes_bytes, expect_predictions, sides_bytes
 from labelward.protocols.pivodl.family import check_data

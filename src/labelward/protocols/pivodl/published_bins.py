@@ -12,9 +12,9 @@ import numpy as np
 
 from labelward.errors import wrong_message
 from labelward.messages.base import RowMask
-from labelward.messages.pivodl import NodeBins
+from labelward.messages.pivodl import MISSING, NodeBins
 from labelward.party.context import Context
-from labelward.protocols.common.columns import MISSING, Integers, OwnColumns, SourceColumns
+from labelward.protocols.common.columns import Integers, OwnColumns, SourceColumns
 
 Step = tuple[int, int]
 

@@ -28,11 +28,12 @@ from numpy.typing import NDArray
 from labelward.errors import wrong_message
 from labelward.messages.base import RowMask
 from labelward.messages.pivodl import (
+    MISSING,
     ColumnCodes,
     HeldRows,
 )
 from labelward.party.context import Context
-from labelward.protocols.common.columns import MISSING, OwnColumns, OwnRecord, SourceColumns, received_columns
+from labelward.protocols.common.columns import OwnColumns, OwnRecord, SourceColumns, received_columns
 from labelward.protocols.pivodl.agreed_sizes import matches
 from labelward.protocols.pivodl.common_columns import refuse_common_columns
 from labelward.protocols.pivodl.fixed import Fixed

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset
 from labelward.kernels.node_rows import children, depth_of
-from labelward.messages.pivodl import Candidate
-from labelward.protocols.common.columns import MISSING, OwnColumns, OwnRecord
+from labelward.messages.pivodl import MISSING, Candidate
+from labelward.protocols.common.columns import OwnColumns, OwnRecord
 from labelward.protocols.pivot.params import Pivot
 
 Floats = NDArray[np.float64]

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from labelward.errors import PeerError, wrong_message
 from labelward.he.base import CipherBlock, KeyPart, Layout
 from labelward.messages.base import CipherDigest
+from labelward.messages.pivodl import MISSING
 from labelward.messages.pivot import MaskedStatistics, PartialDecryptions, SumMasks
-from labelward.protocols.common.columns import MISSING, OwnColumns
+from labelward.protocols.common.columns import OwnColumns
 from labelward.protocols.pivot.arithmetic import SharedArithmetic
 from labelward.protocols.pivot.dealt_shares import Words
 from labelward.protocols.pivot.params import Pivot

@@ -23,6 +23,7 @@ from labelward.he.base import CipherBlock
 from labelward.kernels.node_rows import children, depth_of, leaves_below
 from labelward.kernels.split_search import CATEGORICAL
 from labelward.messages.base import RowMask
+from labelward.messages.pivodl import MISSING
 from labelward.messages.pivot import (
     ChildCiphertexts,
     LabelRows,
@@ -33,7 +34,7 @@ from labelward.messages.pivot import (
     SplitPlaces,
 )
 from labelward.party.context import Context
-from labelward.protocols.common.columns import MISSING, OwnColumns, OwnRecord
+from labelward.protocols.common.columns import OwnColumns, OwnRecord
 from labelward.protocols.pivot.agreed_sizes import TrainingSizes
 from labelward.protocols.pivot.arithmetic import SharedArithmetic
 from labelward.protocols.pivot.cart import candidate_at
