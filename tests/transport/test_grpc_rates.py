@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -89,6 +90,61 @@ def test_a_flood_is_named(flood: Callable[[Pair], None]) -> None:
         pair.wire["telco"].clear()
         number += 1
         assert number < 30_000
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+
+def _carry_without_data(pair: Pair) -> int:
+    """Bring what the stations said, but for the bank's data records, to the other; return how many are lost."""
+    data, lost = envelope.envelope_header(envelope.DATA, "bank", "telco"), 0
+    while any(pair.wire.values()):
+        for party, queue in pair.wire.items():
+            while queue:
+                raw = queue.popleft()
+                if party == "bank" and raw.startswith(data):
+                    lost += 1
+                else:
+                    pair.nodes[TWO[party == TWO[0]]].deliver(raw)
+    return lost
+
+
+def test_a_relay_that_loses_data_only_sets_nobody_against_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control records pass: both parties live, and neither sends more of them than an honest one may."""
+    clock, pair, lost = Clock(monkeypatch), Pair(), 0
+    pair.ends["bank"].send("telco", b"lost")
+    bank = pair.nodes["bank"].peers["telco"]
+    for _ in range(3000):
+        lost += _carry_without_data(pair)
+        if bank.blamed:
+            break
+        clock.now += 0.1
+        for node in pair.nodes.values():
+            node.tick()
+    failure = pair.nodes["bank"].attempt.failure  # type: ignore[union-attr]
+    assert failure is not None
+    assert "whoever passes records on" in failure.reason
+    assert not blamed(pair)[0].blamed
+    assert lost < 100
+
+
+def test_feigned_losses_are_asked_for_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the liar would have an honest party to blame for its control records."""
+    Clock(monkeypatch)
+    pair = Pair()
+    bank, telco = session_of(pair.nodes["bank"], "telco"), session_of(pair.nodes["telco"], "bank")
+    count = telco._count_out
+    while not blamed(pair)[0].blamed:
+        bank._next, bank._generation = bank._next + 1, bank._generation + 1
+        bank.control()
+        bank._next -= 1
+        deliver(pair, "bank")
+    assert telco._count_out - count < 3
 
 
 def test_records_before_a_session_are_counted() -> None:

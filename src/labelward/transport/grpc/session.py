@@ -16,13 +16,14 @@ Rules:
    (answer at once, send again, good-bye). Its counter increases; a smaller one is refused as a replay.
 4. Connections keep order, so *sent* above *expected* means loss: heartbeats alone detect a lost tail.
 5. A resend request is honored only if the requester has seen the present generation; each loss causes one resend,
-   however often it is requested. It is requested once in a generation, and again after a while.
+   however often it is requested. It is requested once in a generation, and again after a while; where a resend has
+   brought nothing, after a while only, so that nobody asks as fast as the line allows.
 6. Acknowledgments stop while more than ``BACKLOG`` bytes wait for the program; then the window of the peer fills up.
    While the program itself waits for room to send, they go on until ``limit`` bytes: else two parties that send much
    to each other would wait for ever.
 
-What an honest peer does rarely is charged: resends, in windows; control records that neither acknowledge something nor
-were asked for; records that are refused.
+What an honest peer does rarely is charged: resends, in windows; resends in vain, since nothing was acknowledged after
+the one before; control records that neither acknowledge something nor were asked for; records that are refused.
 
 All methods require the lock of :class:`~.node.Node`.
 """
@@ -90,7 +91,9 @@ class Session:
         self._unacked: deque[bytes] = deque()
         self._under_way = 0
         self._expected, self._seen, self._told = 0, 0, 0
-        self._since, self._asked, self._sent = [0, 0], (-1, 0.0), 0
+        self._since, self._sent = [0, 0], 0
+        self._asked = (-1, -1, 0.0)  # generation seen, record expected and time of the last request for a resend
+        self._resent = -1  # how much was acknowledged when all was last sent again
         self._count_out, self._count_in, self.spoke = 0, -1, 0.0
         self._due = 0  # answers that this side has asked for
         self._excused = -1  # the last record that it asked for again
@@ -261,6 +264,9 @@ class Session:
 
     def _send_again(self) -> None:
         self._charge("resends", max(self._under_way / WINDOW, len(self._unacked) / RECORDS))
+        if self._resent == self._acked:
+            self._charge("vain", 1.0)
+        self._resent = self._acked
         self._generation += 1
         for raw in self._unacked:
             self._post(raw)
@@ -269,8 +275,9 @@ class Session:
     def _ask_again(self) -> bool:
         """Request a resend, unless that was just done; return whether."""
         now = time.monotonic()
-        if self._asked[0] == self._seen and now - self._asked[1] < _AGAIN_AFTER:
+        seen, expected, asked = self._asked
+        if now - asked < _AGAIN_AFTER and (seen == self._seen or expected == self._expected):
             return False
-        self._asked = (self._seen, now)
+        self._asked = (self._seen, self._expected, now)
         self.control(again=True)
         return True
