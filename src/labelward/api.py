@@ -18,7 +18,7 @@ from labelward.attacks.base import AttackerData, ColumnGuess, LabelGuess
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import load_dataset, load_tables
 from labelward.errors import DataError, InputError
-from labelward.federation.components import check_job, make_engine, model_family, with_defaults
+from labelward.federation.components import check_job, job_engine, model_family, with_defaults
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.model import FederatedModel
 from labelward.federation.model_shares import default_seed
@@ -73,7 +73,7 @@ def simulate(job: Job, *, seed: int | None = None, defense: str | None = None) -
     private = resolve_seeds([party.name for party in job.parties])
     data = load_dataset(job, seed, load_tables(job), private=private)
     model_family(job.model).check(data, monitored_chains(job, data, variant, seed=seed))
-    with closing(make_engine(job.encryption)) as engine:
+    with closing(job_engine(job)) as engine:
         return simulate_job(job, data, variant, engine, None, seed=seed, progress=no_progress)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 from labelward.errors import JobError
-from labelward.federation.components import with_defaults
+from labelward.federation.components import job_engine, with_defaults
 from labelward.federation.engine_choice import OPEN, alternatives, choose_engine, costs_beside
+from labelward.federation.simulation import key_info
 from labelward.job import EncryptionSection, Job, parse_job
 from labelward.planning.cost_estimate import estimate_cost
 from labelward.runs.estimate import DeploymentEstimate, Estimate
@@ -107,3 +109,20 @@ def test_a_trained_model_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert key.engine == "paillier"
     assert OPEN[0] in key.chosen
     assert "lattice" in key.chosen.partition("by the plan")[2]
+
+
+@pytest.mark.parametrize(("aggregation", "engine"), [("paillier", "paillier"), ("masks", "none")])
+def test_sums_that_are_masked_need_no_engine(aggregation: str, engine: str) -> None:
+    """Results, views and reports would otherwise name a key that nobody made."""
+    job = with_defaults(
+        parse_job(
+            {
+                "data": {"table": "breast_cancer", "labels": {"bank": 0.5, "telco": 0.5}},
+                "parties": {"bank": 0.5, "telco": 0.5},
+                "model": {"kind": "pivodl", "aggregation": aggregation},
+            }
+        )
+    )
+    with closing(job_engine(job)) as made:
+        assert made.name == engine
+        assert bool(key_info(made, job.encryption, "").bits) == (engine != "none")

@@ -40,8 +40,8 @@ from labelward.errors import DataError, InputError, JobError, LabelwardError, Ou
 from labelward.federation.components import (
     attacking_parties,
     check_job,
+    job_engine,
     make_attack,
-    make_engine,
     model_family,
     with_defaults,
     with_standing,
@@ -174,7 +174,7 @@ def audit(
         _check_begun(out)
         store_source(out, digests)
         private = keep_seeds(out, private)
-        with closing(make_engine(job.encryption)) as engine:
+        with closing(job_engine(job)) as engine:
             _Audit(job, out, source, private, listed, engine, watch, explained, tuple(attackers), directed).run()
         return read_rows(out)
 

@@ -19,8 +19,8 @@ from labelward.federation.components import (
     attacking_parties,
     bare_attack,
     check_job,
+    job_engine,
     make_attack,
-    make_engine,
     model_family,
     with_defaults,
 )
@@ -191,7 +191,7 @@ def measure(
     data = load_dataset(job, seed, private=private) if data is None else data
     programs = model_family(job.model)
     programs.check(data, monitored_chains(job, data, variant, seed=seed))
-    made = make_engine(job.encryption) if engine is None else engine
+    made = job_engine(job) if engine is None else engine
     try:
         training = run_training(
             job,

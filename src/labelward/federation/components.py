@@ -246,6 +246,11 @@ def attacking_parties(job: Job, attack: ComponentSpec) -> tuple[str, ...]:
     return tuple(name for name in found if wanted == (name if wanted in names else assigned[name]))
 
 
+def job_engine(job: Job, *, background: bool = False) -> Engine:
+    """Return the engine of a completed job, as :func:`make_engine` does; ``"none"`` where its parameters need none."""
+    return make_engine(job.encryption, background=background) if model_family(job.model).uses_engine else NullEngine()
+
+
 def make_engine(section: EncryptionSection, *, background: bool = False) -> Engine:
     """Return the engine of a job; with ``workers = 0`` it uses one worker process per core.
 

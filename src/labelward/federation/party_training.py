@@ -29,7 +29,7 @@ from labelward.errors import JobError, OutputError, unknown_name
 from labelward.federation.components import (
     check_job,
     common_defense,
-    make_engine,
+    job_engine,
     make_policies,
     model_family,
     own_part,
@@ -116,7 +116,7 @@ def train_as_party(
         if record is not None and record.stage == "closed":
             log("done", {"model": record.model, "attempts": record.attempts})
             return record
-        with closing(make_engine(job.encryption, background=party == job.active.name)) as engine:
+        with closing(job_engine(job, background=party == job.active.name)) as engine:
             log("started", _protection(job, party, engine))
             if remark := model_family(job.model).remark([each.name for each in job.parties]):
                 log("remark", {"remark": remark})

@@ -11,7 +11,7 @@ from typing import Any
 
 from labelward.data import VerticalDataset, load_dataset, load_tables, warn_of_label_proxies
 from labelward.errors import JobError, unknown_name
-from labelward.federation.components import check_job, make_engine, model_family, with_defaults
+from labelward.federation.components import check_job, job_engine, make_engine, model_family, with_defaults
 from labelward.federation.engine_choice import alternatives, costs_beside
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.progress import Watch, no_log
@@ -103,7 +103,7 @@ def train_variant(
     programs.check(data, monitored_chains(job, data, defended, seed=seed))
     warn_of_label_proxies(data)
     shares = None if earlier is None else load_warm_start(programs, earlier, job, data)
-    with closing(make_engine(job.encryption)) as engine, atomic_directory(out, job) as folder:
+    with closing(job_engine(job)) as engine, atomic_directory(out, job) as folder:
         keep_seeds(folder, private)
         estimate, beside = None, ""
         if forecast is not None:

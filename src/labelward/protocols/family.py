@@ -175,6 +175,11 @@ class ModelFamily(ABC, Generic[S]):
         """``params``: validated parameters of the model; None to use a trained model without training."""
         self.params = params
 
+    @property
+    def uses_engine(self) -> bool:
+        """Whether anything is encrypted with these parameters; False wherever ``encrypts`` is."""
+        return self.encrypts
+
     def share_topology(self, share: PartyShare) -> Topology:
         """Return the roles of the parties in a prediction with a share."""
         return self.topology(share.parties, share.parties[:1])

@@ -101,6 +101,11 @@ class PivodlFamily(ModelFamily[PivodlShare]):
 
     params: Pivodl
 
+    @property
+    def uses_engine(self) -> bool:
+        """See :attr:`ModelFamily.uses_engine`: masks need no key."""
+        return self.params.aggregation == "paillier"
+
     def topology(self, parties: Sequence[str], holders: Sequence[str]) -> Topology:
         """See :meth:`ModelFamily.topology`: at least two label holders, of which the first coordinates."""
         if len(holders) < 2 or parties[0] not in holders:
