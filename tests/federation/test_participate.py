@@ -30,7 +30,7 @@ from labelward.errors import (
     PeerError,
     PolicyError,
 )
-from labelward.federation.components import make_engine
+from labelward.federation.components import job_engine
 from labelward.federation.party_prediction import predict_as_party
 from labelward.federation.party_run import run_until_complete
 from labelward.federation.party_training import train_as_party
@@ -241,11 +241,11 @@ def test_each_party_has_its_own_memory_and_only_the_active_one_encrypts_ahead(
     made: list[tuple[int | None, bool]] = []
 
     def spied(*given: Any, **more: Any) -> Any:
-        engine = make_engine(*given, **more)
+        engine = job_engine(*given, **more)
         made.append((engine.memory_limit, engine.background))
         return engine
 
-    monkeypatch.setattr("labelward.federation.party_training.make_engine", spied)
+    monkeypatch.setattr("labelward.federation.party_training.job_engine", spied)
     for limits in (("1 KB", "2 KB", "3 KB"), ("4 KB", "5 KB", "6 KB")):
         for party, limit in zip(PARTIES, limits, strict=True):
             text = (company / f"{party}.toml").read_text()
