@@ -1,5 +1,7 @@
 """Reading tables and row ids: known answers and every refusal."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -65,6 +67,12 @@ def test_files_that_cannot_be_used(tmp_path, name, content, code, value):
         read_table(tmp_path / name)
 
 
+def test_a_parquet_file_with_two_columns_of_one_name(tmp_path):
+    pq.write_table(pa.table([[1], [2]], names=["x", "x"]), tmp_path / "a.parquet")
+    with refused(DataError, "columns", field=f"table '{tmp_path / 'a.parquet'}'", value="x"):
+        read_table(tmp_path / "a.parquet")
+
+
 @pytest.mark.parametrize(
     ("rows", "code", "field", "value"),
     [
@@ -101,5 +109,8 @@ def test_whole_numbers_that_gaps_made_floats_are_texts() -> None:
     keys = DataSection(table="t.parquet", label="y", text=("zip",))
     found = prepared(table, keys, place="[data]")
     assert found.column("zip").to_pylist() == ["1001", None, None, "20"]
-    with refused(DataError, "type", field="[data] text", value="zip"):
-        prepared(pa.table({"zip": [0.5, 1.0]}), keys, place="[data]")
+    for numbers in ([0.5, 1.0], [float("inf"), 1.0], [1e30, 1.0], [Decimal("0.5"), Decimal(1)]):
+        with refused(DataError, "type", field="[data] text", value="zip"):
+            prepared(pa.table({"zip": numbers}), keys, place="[data]")
+    for values, texts in (([Decimal(7), None], ["7", None]), (["x", None], ["x", None])):
+        assert prepared(pa.table({"zip": values}), keys, place="[data]").column("zip").to_pylist() == texts

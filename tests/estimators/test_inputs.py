@@ -330,6 +330,12 @@ def test_forms_of_monotone_constraints(numbers: Numbers) -> None:
         boosted(monotone_constraints={"a": 1, 0: -1}).fit(frame, y)
 
 
+def test_columns_of_one_name(numbers: Numbers) -> None:
+    X, y = numbers
+    with refused(InvalidInputError, "duplicate", field="X", value="a"):
+        boosted().fit(pd.DataFrame(X, columns=list("abcda")), y)
+
+
 def test_monotone_constraints_need_one_output(numbers: Numbers) -> None:
     X, y = numbers
     frame = pd.DataFrame(X, columns=list("abcde"))

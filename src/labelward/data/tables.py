@@ -59,7 +59,8 @@ def read_parquet(file: Path, text: Sequence[str], form: WrittenForm) -> pa.Table
     """
     import pyarrow.parquet as pq
 
-    return pq.read_table(file)
+    with pq.ParquetFile(file) as opened:  # unlike a data set, it may have columns of one name, which are refused later
+        return opened.read()
 
 
 def read_source(path: str | os.PathLike[str], keys: TableKeys, ids: str | None, *, place: str = "") -> pa.Table:
@@ -89,20 +90,31 @@ def prepared(table: pa.Table, keys: TableKeys, *, place: str = "") -> pa.Table:
             find_column(table, column, f"{place} {key}")
     for column in (*keys.text, *keys.hashed):
         position = table.schema.get_field_index(column)
-        if position >= 0 and pa.types.is_floating(table.schema.field(position).type):
-            table = _whole(table, position, place)
-        if position >= 0 and pa.types.is_integer(table.schema.field(position).type):
-            table = table.set_column(position, column, table.column(position).cast(pa.string()))
+        if position >= 0:
+            table = _as_texts(table, position, place)
     return table.drop_columns([column for column in keys.drop if column in table.column_names])
 
 
-def _whole(table: pa.Table, position: int, place: str) -> pa.Table:
-    """Return a table with a column of floats as integers, which readers of gaps make floats of; NaN is a gap."""
-    name, numbers = table.column_names[position], table.column(position).cast(pa.float64())
+def _as_texts(table: pa.Table, position: int, place: str) -> pa.Table:
+    """Return a table with a column of whole numbers as texts; another column stays as it is.
+
+    Readers of gaps make floats of whole numbers; NaN is a gap.
+    """
+    name, values = table.column_names[position], table.column(position)
+    kind = values.type
     try:
-        return table.set_column(position, name, pc.if_else(pc.is_nan(numbers), None, numbers).cast(pa.int64()))
+        if pa.types.is_floating(kind):
+            numbers = values.cast(pa.float64())
+            values = pc.if_else(pc.is_nan(numbers), None, numbers).cast(pa.int64())
+        elif pa.types.is_decimal(kind):
+            values = values.cast(pa.int64())
+        elif not pa.types.is_integer(kind):
+            return table
+        return table.set_column(position, name, values.cast(pa.string()))
     except pa.ArrowInvalid as error:
-        reason = f"column {name!r} is for categories, and has numbers that are not whole; write them as text"
+        reason = (
+            f"column {name!r} is for categories, and has numbers that are not whole or very large; write them as text"
+        )
         raise DataError(reason, code="type", field=f"{place} text" if place else "", value=name) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,12 +45,19 @@ def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> Floats | A
         reset: True: set these attributes; False: check X against them.
 
     Raises:
-        ValueError: X is empty, its columns differ from training, or a value is infinite or not a number.
+        ValueError: X is empty, its columns differ from training, two have one name, or a value is infinite or not a
+            number.
         TypeError: X is a sparse matrix.
     """
     if hasattr(X, "__arrow_c_stream__") and hasattr(X, "columns"):
+        import pyarrow as pa
+
         from labelward.data import as_table
 
+        names = X.column_names if isinstance(X, pa.Table) else X.columns
+        if repeated := [name for name, times in Counter(names).items() if times > 1]:
+            reason = f"column {repeated[0]!r} occurs more than once; rename it"
+            raise InvalidInputError(reason, code="duplicate", field="X", value=repeated[0])
         table = as_table(validate_data(estimator, X, reset=reset, skip_check_array=True), "X")
         return table.rename_columns(list(column_names(estimator)))
     return validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", order="C")
