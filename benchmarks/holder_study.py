@@ -27,6 +27,7 @@ from labelward.auditing.audit import audit
 from labelward.data import load_dataset
 from labelward.federation.components import with_defaults
 from labelward.job import parse_job
+from labelward.metrics.registry import READ
 from labelward.protocols.pivodl.joined import JoinedModel, train_joined
 from labelward.protocols.pivodl.params import Pivodl
 from labelward.studies.pivodl import PIVODL
@@ -90,7 +91,10 @@ def _figures(wanted: Wanted, parts: list[str], datasets: tuple[str, ...], *, job
 
 
 def attacks(wanted: Wanted) -> Figures:
-    """Return AUC and balanced accuracy of each attack, by data set and defense; the mean over parties of each seed."""
+    """Return AUC, balanced accuracy and labels read of each attack, by data set and defense.
+
+    The figure of a seed is the mean over the parties.
+    """
     shares = dict.fromkeys(("active", "a", "b", "c"), 0.25)
     found: Figures = {}
     for table in ("credit_default", "bank_marketing"):
@@ -109,7 +113,7 @@ def attacks(wanted: Wanted) -> Figures:
             if row.attack and row.leakage:
                 defense = row.defense[0]["kind"] if row.defense else "none"
                 leakage: Mapping[str, Any] = row.leakage
-                for metric in ("auc", "balanced_accuracy"):
+                for metric in (each for each in ("auc", "balanced_accuracy", READ) if each in leakage):
                     values[defense, row.attack["kind"], metric][str(row.seed)].append(leakage[metric])
         for (defense, attack, metric), by_seed in values.items():
             place = found.setdefault(table, {}).setdefault(defense, {}).setdefault(attack, {})
