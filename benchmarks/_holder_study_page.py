@@ -124,7 +124,8 @@ def _attacks(found: Figures) -> str:
     return (
         f"## Attacks of every party\n\n{_seeds(stored).capitalize()}. "
         "The means over all four parties: AUC; balanced accuracy; for `bin-bounds` also the share of the labels that "
-        "are read one by one, for which five trees are too few beside so many rows (50 trees of depth 5 are enough). ε = 8, δ = 1e-5. "
+        "are read one by one, for which five trees are too few beside so many rows "
+        "(50 trees of depth 5 are enough). ε = 8, δ = 1e-5. "
         "What everybody is told of nodes ranks the labels of others, with noise on leaf weights or without.\n\n"
         + markdown_table(("data set", "defense", *(f"`{kind}`" for kind in kinds)), rows)
     )
