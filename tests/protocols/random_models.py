@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.federation.session import FederationSession, Participant, run_session
+from labelward.kernels.binning import EVERYTHING
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement, RowMasks
 from labelward.party.view import View
 from labelward.protocols.secureboost.family import TreeFamily
-from labelward.protocols.secureboost.share import EVERYTHING, ModelShare, Records, TreeShape
+from labelward.protocols.secureboost.share import ModelShare, Records, TreeShape
 
 Floats = NDArray[np.float64]
 

@@ -15,10 +15,9 @@ import numpy as np
 from reference_numbers import Bounds, Floats, Numbers, Sums, encode, first_direction, gain_of
 
 from fixed_seeds import FIXED
-from labelward.kernels.binning import bin_columns, node_candidates
+from labelward.kernels.binning import EVERYTHING, bin_columns, node_candidates
 from labelward.kernels.objectives import Objective, evaluation_metric, objective
 from labelward.protocols.secureboost.params import TreeModel
-from labelward.protocols.secureboost.share import EVERYTHING
 from labelward.rng import learning
 from wiring import Setting
 

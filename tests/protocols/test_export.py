@@ -17,9 +17,9 @@ from random_models import Floats, Model, converse, make_model
 
 from blames import blamed, refused_about
 from labelward.errors import OutputError, PolicyError
+from labelward.kernels.binning import EVERYTHING
 from labelward.messages.explain import ExportConsent, ExportDecision, ExportRecords, ExportRequest
 from labelward.protocols.secureboost.export import export_active, export_passive
-from labelward.protocols.secureboost.share import EVERYTHING
 from labelward.protocols.secureboost.xgboost_json import above
 from refusals import refused
 

@@ -20,7 +20,7 @@ from labelward.federation.components import check_job, make_engine, model_family
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.simulation import SimulationResult, simulate_job
 from labelward.job import parse_job
-from labelward.kernels.binning import bin_columns
+from labelward.kernels.binning import EVERYTHING, bin_columns
 from labelward.messages.federboost import ChosenBuckets
 from labelward.messages.pivodl import MISSING, Candidate, ColumnCodes
 from labelward.party.context import Context, no_progress
@@ -250,7 +250,7 @@ def test_stated_edges_give_the_joined_model_of_their_buckets() -> None:
     assert np.ptp(ended.margins) > 1
     for name, party in zip(PARTIES, data.parties, strict=True):
         for record in ended.shares[name].own:
-            assert record.threshold in (*edges[party.columns[record.column]], np.inf)
+            assert record.threshold in (*edges[party.columns[record.column]], EVERYTHING)
 
 
 def test_with_stated_edges_epsilon_is_that_of_a_cell() -> None:

@@ -11,9 +11,9 @@ from equivalence import as_reference, assert_lossless, assert_same, encrypted, r
 
 from crossing import crossed
 from labelward.errors import DataError, InputError
+from labelward.kernels.binning import EVERYTHING
 from labelward.messages.tree import OwnSplit
 from labelward.protocols.secureboost.params import SecureBoost
-from labelward.protocols.secureboost.share import EVERYTHING
 from wiring import Setting, make_labels, make_parts, with_missing
 
 NAN = math.nan

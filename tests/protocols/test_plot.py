@@ -10,9 +10,10 @@ from random_models import converse, make_model
 
 from blames import refused_about
 from labelward.errors import DataError
+from labelward.kernels.binning import EVERYTHING
 from labelward.protocols.secureboost.explain import Feature, Features, columns_active, columns_passive
 from labelward.protocols.secureboost.plot import draw_svg, draw_text
-from labelward.protocols.secureboost.share import EVERYTHING, ModelShare, Records, TreeShape
+from labelward.protocols.secureboost.share import ModelShare, Records, TreeShape
 from refusals import refused
 
 SHARE = ModelShare(

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from blames import blamed
 from labelward.errors import FileFormatError, OutputError
+from labelward.kernels.binning import EVERYTHING
 from labelward.messages.tree import PredictAnswers
 from labelward.protocols.common.json_share import FILE_NAME
 from labelward.protocols.secureboost.predict import unpack_answers
-from labelward.protocols.secureboost.share import EVERYTHING, ModelShare, Records, TreeShape
+from labelward.protocols.secureboost.share import ModelShare, Records, TreeShape
 from refusals import refused
 from wiring import Run, Setting
 

@@ -15,11 +15,11 @@ import reference
 from byte_search import floats_of, occurrences, patterns, windows
 from equivalence import GOSS, KINDS, NAMES, rich_setting
 
+from labelward.kernels.binning import EVERYTHING
 from labelward.messages.base import Message, RowMask, wire_name
 from labelward.messages.codec import decode, schema
 from labelward.messages.tree import LevelHistograms, LevelRequest, OwnSplit, TreeStart
 from labelward.party.view import View
-from labelward.protocols.secureboost.share import EVERYTHING
 from wiring import Run, Setting
 
 ROWS = 90

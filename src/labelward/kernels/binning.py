@@ -17,6 +17,7 @@ gives the same without ties, and more candidates where many rows share few value
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +32,9 @@ from labelward.jit import jit
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
+
+EVERYTHING = sys.float_info.max
+"""Threshold of a split that sends every known value left; JSON, in which models are stored, has no infinite numbers."""
 
 _LEAST_BINS, _MOST_BINS = 2, 1024
 _MOST_SIZE = 65_535  # one code of uint16 is that of missing values
@@ -62,6 +66,11 @@ class Binned:
         wide = self.codes.astype(np.uint16)
         wide[self.codes == missing_code(self.codes.dtype)] = missing_code(wide.dtype)
         return wide
+
+
+def threshold_of(edges: Floats, code: int) -> float:
+    """Return the value up to which rows of a column's codes until ``code`` go left; :data:`EVERYTHING` where all do."""
+    return float(edges[code]) if code < len(edges) else EVERYTHING
 
 
 @cache

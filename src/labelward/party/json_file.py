@@ -70,8 +70,16 @@ def read_checked(path: Path, kind: type[T], form: int) -> T:
 
 
 def encode_checked(record: msgspec.Struct) -> bytes:
-    """Return the content of a file that :func:`read_checked` reads: the record, called ``share``, and its SHA-256."""
+    """Return the content of a file that :func:`read_checked` reads: the record, called ``share``, and its SHA-256.
+
+    Raises:
+        FileFormatError: the record could not be read again: JSON has no infinite numbers, and ``null`` is written.
+    """
     body = msgspec.json.encode(record)
+    try:
+        msgspec.json.decode(body, type=type(record))
+    except msgspec.ValidationError as error:
+        raise FileFormatError(f"cannot be stored: {error}", code="damaged", field=type(record).__name__) from error
     return msgspec.json.encode(_Checked(hashlib.sha256(body).hexdigest(), msgspec.Raw(body)))
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset
 from labelward.errors import wrong_message
-from labelward.kernels.binning import Binned, bin_columns
+from labelward.kernels.binning import Binned, bin_columns, threshold_of
 from labelward.kernels.histogram import level_sums
 from labelward.kernels.split_search import CATEGORICAL
 from labelward.messages.pivodl import MISSING, Candidate, ColumnCodes
@@ -27,7 +27,8 @@ class OwnRecord(msgspec.Struct, frozen=True):
 
     Attributes:
         column: position among the party's columns.
-        threshold: a row goes left where x ≤ threshold; unused for categories.
+        threshold: a row goes left where x ≤ threshold, all known values where it is the largest float; unused for
+            categories.
         missing_left: whether missing values and unseen categories go left.
         categories: of a categorical column the codes that go left.
     """
@@ -122,8 +123,7 @@ class OwnColumns:
     def record(self, chosen: Candidate) -> OwnRecord:
         """Return a candidate as a split of the party."""
         column = int(self.order[chosen.column])
-        edges = self.binned.edges[column]
-        threshold = 0.0 if chosen.categories else float(edges[chosen.code]) if chosen.code < len(edges) else np.inf
+        threshold = 0.0 if chosen.categories else threshold_of(self.binned.edges[column], chosen.code)
         return OwnRecord(column, threshold, chosen.missing_left, chosen.categories)
 
     def first(self, tied: Sequence[Candidate]) -> Candidate:

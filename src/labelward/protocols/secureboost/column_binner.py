@@ -9,13 +9,13 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels.binning import bin_columns, node_candidates, presort
+from labelward.kernels.binning import bin_columns, node_candidates, presort, threshold_of
 from labelward.kernels.histogram import goes_left
 from labelward.kernels.split_search import CATEGORICAL, FALLING, RISING
 from labelward.messages.tree import WinningSplit
 from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import TreeModel
-from labelward.protocols.secureboost.share import EVERYTHING, Records
+from labelward.protocols.secureboost.share import Records
 from labelward.rng import column_sample
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
@@ -104,8 +104,7 @@ class LevelBins:
         """Return the value up to which rows go left; the largest float where all known values do, 0 for a set."""
         if self.kinds[column] == CATEGORICAL:
             return 0.0
-        edges = self._edges(slot, column)
-        return float(edges[code]) if code < len(edges) else EVERYTHING
+        return threshold_of(self._edges(slot, column), code)
 
     def _edges(self, slot: int, column: int) -> NDArray[np.float64]:
         edges = self.edges[slot if len(self.edges) > 1 else 0][column]

@@ -9,9 +9,10 @@ from __future__ import annotations
 from html import escape
 
 from labelward.errors import DataError, quoted
+from labelward.kernels.binning import EVERYTHING
 from labelward.kernels.node_rows import children, depth_of, parent
 from labelward.protocols.secureboost.explain import Features
-from labelward.protocols.secureboost.share import EVERYTHING, ModelShare, TreeShape
+from labelward.protocols.secureboost.share import ModelShare, TreeShape
 
 _LEAF, _LEVEL, _WIDTH, _HEIGHT, _LINE = 190, 110, 170, 58, 16
 _MAX_LISTED = 5  # categories, or weights of a leaf

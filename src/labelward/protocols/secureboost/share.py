@@ -6,7 +6,6 @@ own splits under record numbers. No share alone is a model.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,9 +21,6 @@ from labelward.protocols.secureboost.params import Kind
 
 Floats = NDArray[np.float64]
 Branches = NDArray[np.int32]
-
-EVERYTHING = sys.float_info.max
-"""Threshold of a split that sends every known value left."""
 
 
 class TreeShape(msgspec.Struct, frozen=True):
@@ -57,8 +53,8 @@ class Records(msgspec.Struct, frozen=True):
 
     Attributes:
         columns: position of each split's column.
-        thresholds: a row goes left where x ≤ threshold; :data:`EVERYTHING` where all known values go left; 0 and
-            unused for a set of categories.
+        thresholds: a row goes left where x ≤ threshold; :data:`~labelward.kernels.binning.EVERYTHING` where all known
+            values go left; 0 and unused for a set of categories.
         missing_left: the records that send missing values (NaN) and unseen categories left; the others send them
             right.
         categories: for the records of categorical columns the codes that go left.
