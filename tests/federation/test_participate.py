@@ -634,6 +634,29 @@ def test_the_page_says_what_protected_the_run(company: Path) -> None:
 # -- noise that is drawn once ------------------------------------------------------------------------------------------
 
 
+def test_a_start_after_refused_batches_meets_the_same_noise(company: Path) -> None:
+    """Whether batches are refused follows from the noisy labels: who drew again would draw until they are accepted."""
+    told = list[str]()
+    for path in company.glob("*.toml"):
+        text = path.read_text().replace("trees = 3\ndepth = 2", 'kind = "logistic"\nepochs = 1')
+        path.write_text(
+            re.sub('kind = "id-lmid".*', 'kind = "randomized-response"\nepsilon = 1.0', text).replace("xi = 0.5", "")
+        )
+
+    def live(party: str, job: Job, out: Path) -> PartyRecord:
+        variant = "randomized-response-epsilon-1.0" if party == "bank" else None
+        return train_as_party(job, party, out, seed=1, join=meeting.join, variant=variant, log=silent)
+
+    for _ in range(2):
+        meeting = Meeting()
+        raised = together(company, meeting, live)["bank"]
+        assert isinstance(raised, JobError)
+        assert (raised.code, raised.field) == ("range", "[model] batch_size")
+        assert len(read_draws(company / "run-bank" / NOISE_FILE)) == 1
+        told.append(str(raised))
+    assert told[0] == told[1]
+
+
 @pytest.mark.parametrize("how", ["purged", "deleted"])
 def test_a_run_that_lost_its_noise_is_refused_and_one_that_starts_over_pays_for_both(company: Path, how: str) -> None:
     """Checkpoints purged, or deleted by hand with the party's folder; the record lies beside the private seed."""

@@ -117,13 +117,14 @@ class ActiveTraining:
             ctx.expect(peer, 8 * self.own.params.most_rows(len(self.labels)) + _DESCRIBED)  # scores
             ctx.send(peer, LogisticStart(self.model, private.public.material()), ())
         columns = {peer: self._columns_of(peer, engine, private.public.bits) for peer in ctx.peers}
-        check_batches(self.own.params, ctx.seed, self.labels, sum(columns.values()))
         if resume is None:
             self._save(0)
         else:
             self._restore(resume[1])
         done = resume[0] if resume else 0
         record_draws(ctx.policies.drawing, ctx.checkpoints)
+        # Noise on the labels is stored before it is looked at: a start after a refusal would draw again, uncounted.
+        check_batches(self.own.params, ctx.seed, self.labels, sum(columns.values()))
         for epoch in range(done, self.own.params.epochs):
             ctx.progress("epochs", epoch, self.own.params.epochs)
             for step, rows in _batches(ctx, self.own, epoch):
