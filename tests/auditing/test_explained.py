@@ -141,19 +141,25 @@ def test_the_report_draws_them(tables: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_row_is_shown_where_labels_are_private(
-    job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "noise",
+    [
+        {"kind": "randomized-response", "epsilon": 1.0},
+        {"kind": "noisy-gradients", "distribution": "gaussian", "epsilon": 8.0, "delta": 1e-5, "clip": 0.1},
+    ],
+    ids=lambda noise: noise["kind"],
+)
+def test_no_row_is_shown_where_a_defense_states_an_epsilon(
+    job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noise: dict[str, object]
 ) -> None:
     monkeypatch.setattr(embeddings, "_ITERATIONS", 250)
-    noise = [{"kind": "randomized-response", "epsilon": 1.0}]
     made = job(
-        parties={"active": 0.5, "telco": 0.5}, model=NET | {"epochs": 1}, encryption=None, defense=noise, attack=[],
+        parties={"active": 0.5, "telco": 0.5}, model=NET | {"epochs": 1}, encryption=None, defense=[noise], attack=[],
         run={"seeds": [1]}, leakage={"upper_bound": False, "privacy": False},
     )  # fmt: skip
     audit(made, tmp_path / "run")
-    ((private,), (plain,)) = (
-        read(folder / "1").embeddings for folder in sorted((tmp_path / "run/runs").iterdir(), reverse=True)
-    )
+    folders = sorted((tmp_path / "run/runs").iterdir(), key=lambda folder: folder.name == "none")
+    ((private,), (plain,)) = (read(folder / "1").embeddings for folder in folders)
     assert (private.labels, private.before.points, private.after.points) == ((), (), ())
     assert private.rows == len(plain.labels) == 455
     assert private.before.neighbors == plain.before.neighbors

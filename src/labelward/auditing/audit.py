@@ -478,7 +478,7 @@ class _Audit:
             self.watch("explanations", 0, 0, detail)
             passive = [each.name for each in self.job.passive if not self.attackers or each.name in self.attackers]
             shown = passive if deviation is None else (deviation.party,)
-            private = any(each.label_private for each in policies)
+            private = any(each.label_private or each.promise is not None for each in policies)
             at.explainer.explain(folder, shown, rows_shown=not private)
         write_run(self.out, self._details(run, training.ended, accounts))
         for row in rows:
