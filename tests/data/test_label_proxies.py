@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score
 
 from labelward.data import load_dataset, read_table
-from labelward.data.label_proxies import _balanced_accuracy, label_proxies, warn_of_label_proxies
+from labelward.data.label_proxies import _balanced_accuracy, label_proxies, ordered_by_label, warn_of_label_proxies
 from labelward.errors import DataWarning
 from labelward.job import parse_job
 
@@ -48,7 +48,8 @@ def test_an_index_that_pandas_stored_is_left_out_and_named(tmp_path):
 
 
 def test_a_row_number_of_a_sorted_table_is_named_and_a_good_feature_is_not(frame, tmp_path):
-    frame.loc[::50, "row"] = np.nan
+    frame = frame.sample(frac=1, random_state=1, ignore_index=True)
+    frame.loc[::200, "row"] = np.nan
     data = made(frame, tmp_path)
     assert label_proxies(data) == [("active", "row")]
     with pytest.warns(DataWarning, match="'row'"):
@@ -70,9 +71,21 @@ def test_the_largest_numbers_overflow_no_sum(frame, tmp_path):
     assert label_proxies(made(frame, tmp_path)) == [("active", "row")]
 
 
+def test_a_table_in_the_order_of_its_labels_is_told(frame, tmp_path):
+    """No column has the order, but every party knows it."""
+    frame["row"] = 0.0
+    for task in ("classification", "regression"):
+        data = made(frame, tmp_path, task)
+        assert not label_proxies(data)
+        with pytest.warns(DataWarning, match="order of the rows"):
+            warn_of_label_proxies(data)
+        assert not ordered_by_label(made(frame.sample(frac=1, random_state=1, ignore_index=True), tmp_path, task))
+
+
 def test_no_other_column_is_named(frame, tmp_path):
     """Nor an id of each row, which predicts no row that it was not fitted to."""
     frame["row"] = np.random.default_rng(3).permutation(600)
+    frame = frame.sample(frac=1, random_state=1, ignore_index=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_label_proxies(made(frame, tmp_path))

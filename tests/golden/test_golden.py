@@ -24,6 +24,9 @@ def stored_in(name: str) -> Path:
     return VALUES / f"{name.replace(' ', '-')}.json"
 
 
+@pytest.mark.filterwarnings(
+    "ignore:the order of the rows:labelward.errors.DataWarning"
+)  # wine is in that of its labels
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=pytest.mark.slow) if each == "noisy gradients" else each for each in CASES]
 )

@@ -24,6 +24,7 @@ from labelward.data import (
     load_party_table,
     most_columns,
     read_held_labels,
+    warn_of_label_proxies,
 )
 from labelward.errors import JobError, OutputError, unknown_name
 from labelward.federation.components import (
@@ -187,6 +188,7 @@ def _active(
 ) -> PartyProgram:
     party = job.active.name
     data, programs = load_active(job, own, seed, private), model_family(job.model)
+    warn_of_label_proxies(data)
 
     def policies(progress: Progress = progress) -> tuple[Policy, ...]:
         return monitored_chains(job, data, defended, seed=seed, progress=progress)[party]
