@@ -175,10 +175,16 @@ def test_metrics_and_weights_of_validation_rows() -> None:
         model.set_params(eval_metric="rmse").fit(X, y, eval_set=(X_new, y_new))
 
 
-@pytest.mark.parametrize("cls", [SecureBoostClassifier, FederatedForestClassifier])
-def test_random_state_decides_all_draws(cls: Any, numbers: Numbers) -> None:
+@pytest.mark.parametrize(
+    ("cls", "sampled"),
+    [
+        (SecureBoostClassifier, {"subsample": 0.5}),
+        (SecureBoostClassifier, {"sampling_method": "goss", "n_estimators": 3}),
+        (FederatedForestClassifier, {"max_samples": 0.5}),
+    ],
+)
+def test_random_state_decides_all_draws(cls: Any, sampled: dict[str, Any], numbers: Numbers) -> None:
     X, y = numbers
-    sampled = {"subsample": 0.5} if cls is SecureBoostClassifier else {"max_samples": 0.5}
 
     def fitted(seed: Any) -> Any:
         return cls(**{**SMALL, **sampled, "colsample_bytree": 0.5, "random_state": seed}).fit(X, y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from labelward.party.handshake import RowMasks
 from labelward.policy.base import Policy
 from labelward.protocols.common import LabelVector
 from labelward.protocols.family import ModelFamily
+from labelward.rng import PrivateSeed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,13 @@ def train_parties(
         inputs = party_inputs(parties, {names[0]: labels}, shares=before, behaviors=plan.behaviors)
         with _progress_bar(verbose) as progress:
             return run_simulation(session, plan.programs, inputs, engine, policies=policies, progress=progress)
+
+
+def private_seed(random_state: Any, seed: int, party: str) -> PrivateSeed:
+    """Return a party's private seed: a new one without ``random_state``, which otherwise fixes all draws."""
+    if random_state is None:
+        return PrivateSeed.drawn()
+    return PrivateSeed(hashlib.sha256(f"estimator\x1f{seed}\x1f{party}".encode()).digest())
 
 
 def resolve_policies(defenses: Any, parties: Sequence[str] = ()) -> dict[str, tuple[Policy, ...]]:

@@ -24,7 +24,7 @@ from labelward.estimators._columns import (
 )
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import InvalidInputError, value_errors
-from labelward.estimators._federation import TrainingPlan, resolve_policies
+from labelward.estimators._federation import TrainingPlan, private_seed, resolve_policies
 from labelward.estimators._fitted_trees import FittedTreesMixin
 from labelward.estimators._weights import check_class_weight, resolve_weights
 from labelward.federation.components import check_key_length
@@ -34,6 +34,7 @@ from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.family import TreeFamily
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.share import ModelShare
+from labelward.rng import PrivateSeed
 
 Floats = NDArray[np.float64]
 Parties = Mapping[str, Iterable[str | int]]
@@ -140,7 +141,10 @@ class FederatedTrees(FittedTreesMixin):
             directions = parse_monotone(self.monotone_constraints, columns, named=named)
             self._check_directions(directions, places, plan)
             self._check_parties(places, before)
-            datasets = [_party_data(party, columns, own, directions) for party, own in places.items()]
+            datasets = [
+                _party_data(party, columns, own, directions, private_seed(self.random_state, plan.seed, party))
+                for party, own in places.items()
+            ]
             validation = self._validation(eval_set, eval_sample_weight, datasets, places)
             self._train(plan, datasets, labels, validation, before)
             self._places, self.train_rows_ = places, rows
@@ -291,7 +295,7 @@ def rollback_on_error(attributes: dict[str, Any]) -> Iterator[None]:
 
 
 def _party_data(
-    party: str, columns: EncodedColumns, places: Sequence[int], directions: Mapping[int, int]
+    party: str, columns: EncodedColumns, places: Sequence[int], directions: Mapping[int, int], private: PrivateSeed
 ) -> PartyDataset:
     """Return a party's columns of the training rows."""
     names = tuple(columns.names[place] for place in places)
@@ -304,6 +308,7 @@ def _party_data(
         test=x[:0],
         categories={at: columns.categories[name] for at, name in enumerate(names) if name in columns.categories},
         monotone={at: directions[place] for at, place in enumerate(places) if place in directions},
+        private=private,
     )
 
 

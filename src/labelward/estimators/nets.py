@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
@@ -16,7 +15,7 @@ from labelward.data import PartyDataset
 from labelward.errors import unknown_name
 from labelward.estimators._columns import assign_positions, column_names, fit_columns
 from labelward.estimators._errors import InvalidInputError, value_errors
-from labelward.estimators._federation import TrainingPlan, resolve_policies
+from labelward.estimators._federation import TrainingPlan, private_seed, resolve_policies
 from labelward.estimators._fitted_nets import FittedNetsMixin
 from labelward.estimators._targets import ClassTargets, RegressionTargets
 from labelward.estimators._trees import (
@@ -32,7 +31,6 @@ from labelward.estimators._weights import resolve_weights
 from labelward.party.deviation import malicious_base
 from labelward.protocols.common import LabelVector
 from labelward.protocols.splitnn.params import MODULE, SplitNet
-from labelward.rng import PrivateSeed
 
 Floats = NDArray[np.float64]
 Blocks = dict[str, NDArray[Any]]
@@ -205,7 +203,7 @@ class _SplitNets(FittedNetsMixin):
                 validation=validation[party],
                 test=own[:0],
                 categories={names[party].index(name): each for name, each in coded[party].items()},
-                private=_private_seed(self.random_state, plan.seed, party),
+                private=private_seed(self.random_state, plan.seed, party),
             )
             for party, own in blocks.items()
         ]
@@ -214,13 +212,6 @@ class _SplitNets(FittedNetsMixin):
         self.__dict__.pop("evals_result_", None)
         if ended.watched is not None:
             self.evals_result_ = {"validation_0": {"loss": list(ended.watched.values)}}
-
-
-def _private_seed(random_state: Any, seed: int, party: str) -> PrivateSeed:
-    """Return a party's private seed: a new one without ``random_state``, which otherwise fixes all draws."""
-    if random_state is None:
-        return PrivateSeed.drawn()
-    return PrivateSeed(hashlib.sha256(f"estimator\x1f{seed}\x1f{party}".encode()).digest())
 
 
 class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ignore[misc]
