@@ -154,7 +154,8 @@ class _Lines:
         )
 
         def read(block: int) -> pa.Table:
-            options = arrow_csv.ReadOptions(block_size=block)
+            # Threads of Arrow that have just begun abort a process that ends at once, as after a table without rows.
+            options = arrow_csv.ReadOptions(block_size=block, use_threads=len(self.content) > _BLOCK)
             return arrow_csv.read_csv(pa.BufferReader(self.content), options, parse, convert)
 
         try:
