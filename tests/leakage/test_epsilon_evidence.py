@@ -52,7 +52,7 @@ def test_ten_thousand_rows_show_a_third_of_epsilon(mechanism: Mechanism, epsilon
 def test_leaves_of_trees_on_noisy_labels_show_a_third_of_epsilon(epsilon: float) -> None:
     """Ten trees grown to the end; the view shows which rows share a leaf, and nothing else."""
     columns, _, labels, model = modeled(10_000, 2, 1)
-    noisy, rng = randomized_response(columns, labels, 2, epsilon), np.random.default_rng(0)
+    noisy, rng = randomized_response(columns, labels, 2, epsilon, 1), np.random.default_rng(0)
     forest = RandomForestClassifier(10, random_state=0).fit(columns, noisy)
     leaves, nothing = forest.apply(columns).T.astype(np.int32), LabelGuess(values=np.zeros_like(labels))
     found = epsilon_evidence(nothing, nothing, labels, model, leaves=leaves, rng=rng)
@@ -165,7 +165,7 @@ def test_bounds_of_wide_tables_stay_below_the_true_epsilon() -> None:
     wide = np.hstack([columns, rng.normal(size=(800, 330))])
     model = fit_label_model(wide, labels, 3, rng=rng)
     for epsilon in (1.0, 2.0, 4.0):
-        noisy = LabelGuess(values=randomized_response(columns, labels, 3, epsilon), kind="labels")
+        noisy = LabelGuess(values=randomized_response(columns, labels, 3, epsilon, 1), kind="labels")
         assert epsilon_evidence(noisy, None, labels, model, rng=np.random.default_rng(2)).bound() <= epsilon
     alone = LabelGuess.of_scores(shares)
     assert epsilon_evidence(alone, alone, labels, model, rng=rng).bound() == 0

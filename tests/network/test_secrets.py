@@ -73,7 +73,8 @@ def resumed(made: Companies) -> None:
 
 def disturbed(made: Companies) -> None:
     made.changes["telco"] += ("hostile=garbage,12",)
-    made.start_all()["bank"].wait()
+    for process in made.start_all().values():  # else files are looked for while it writes and renames them
+        process.wait()
 
 
 def away(made: Companies) -> None:

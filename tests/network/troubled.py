@@ -87,7 +87,7 @@ class Proxy:
             if self.weather.refusing:
                 raise ConnectionResetError
             far_reader, far_writer = await asyncio.open_connection(*self.target)
-        except OSError:
+        except (OSError, asyncio.CancelledError):  # the latter where the proxy closes meanwhile
             writer.transport.abort()
             return
         link = (writer, far_writer)

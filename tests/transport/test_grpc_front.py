@@ -99,6 +99,50 @@ def test_a_party_that_is_awaited_comes_in_beside_handshakes_that_never_end() -> 
             bank.close()
 
 
+@pytest.mark.parametrize("moment", ["it speaks", "its handshake ends"])
+def test_who_loses_its_place_leaves_nothing_behind(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to now it kept its place in the one moment, and in the other its descriptor: who got that was not answered."""
+    bank = network("bank", TWO)
+    assert bank._listener is not None
+    this, spoken = bank._listener._front, front.Front._spoken
+    made, lost = front._Pipe.connection_made, front._Pipe.connection_lost
+    dropped, began, ended = list[str](), set[front._Pipe](), set[front._Pipe]()
+
+    def drop(now: str) -> None:
+        if now == moment and not dropped:
+            dropped.append(now)
+            this._drop_oldest()
+
+    async def speaking(self: front.Front, accepted: socket.socket) -> None:
+        await spoken(self, accepted)
+        drop("it speaks")
+
+    def ending(pipe: front._Pipe, transport: Any) -> None:
+        made(pipe, transport)
+        began.add(pipe)
+        drop("its handshake ends")
+
+    def gone(pipe: front._Pipe, error: Exception | None) -> None:
+        lost(pipe, error)
+        ended.add(pipe)
+
+    monkeypatch.setattr(front.Front, "_spoken", speaking)
+    monkeypatch.setattr(front._Pipe, "connection_made", ending)
+    monkeypatch.setattr(front._Pipe, "connection_lost", gone)
+    context, heard = _context(_issued()), list[bytes]()
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(socket.socket()) for _ in range(3)]  # the listener gets what is free then
+        stack.callback(bank.close)
+        for plain in clients:
+            plain.settimeout(30)
+            plain.connect(("127.0.0.1", bank.port))
+            with contextlib.suppress(ssl.SSLError, ConnectionError), context.wrap_socket(plain) as secure:
+                heard.append(secure.recv(1))
+    assert dropped
+    assert len([each for each in heard if each]) == 2
+    assert began == ended
+
+
 def test_a_listener_knows_the_tls_of_its_port_without_connecting_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to now it did, at the begin of each attempt, and waited for its turn among strangers."""
     with networks(TWO) as made:

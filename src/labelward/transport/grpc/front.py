@@ -201,19 +201,21 @@ class Front:
 
     async def _greet(self, accepted: socket.socket, address: str) -> None:
         """Shake hands, and connect a party to gRPC; whoever fails is reported."""
-        known, until = Visitor("", "", address), self._loop.time() + HANDSHAKE
+        known, until, pipe = Visitor("", "", address), self._loop.time() + HANDSHAKE, _Pipe()
         try:
-            await asyncio.wait_for(self._spoken(accepted), HANDSHAKE)
+            async with asyncio.timeout(HANDSHAKE):  # wait_for would lose a cancellation that comes as somebody speaks
+                await self._spoken(accepted)
             while not (self._awaited() or self._handshakes.take()):
                 await asyncio.sleep(_TURN)
             present = self._credentials()
             if present is not self._shown:
                 self._shown, self._context = present, server_context(present)
             left = max(0.1, until - self._loop.time())
-            outside, pipe = await self._loop.connect_accepted_socket(
-                _Pipe, accepted, ssl=self._context, ssl_handshake_timeout=left, ssl_shutdown_timeout=_LINGER
+            outside, _ = await self._loop.connect_accepted_socket(
+                lambda: pipe, accepted, ssl=self._context, ssl_handshake_timeout=left, ssl_shutdown_timeout=_LINGER
             )
         except asyncio.CancelledError as error:
+            pipe.abort()  # asyncio would wait for the other end, and keep a descriptor that is another one's by then
             accepted.close()
             if error.args:
                 self._refused(known, str(error.args[0]))
@@ -290,6 +292,11 @@ class _Pipe(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.pause_reading()
+
+    def abort(self) -> None:
+        """End the connection at once, if it has been made."""
+        if hasattr(self, "_transport"):
+            self._transport.abort()
 
     def join(self, other: _Pipe) -> None:
         """Let what arrives at either end go to the other."""
