@@ -92,6 +92,7 @@ def sides(pairs: float, **more: Any) -> list[ResultRow]:
     return other_metric("ordered_pairs", pairs, 0.58, 0.5, attack={"kind": "monotone-sides", "eta": 0.9}, **more)
 
 
+PARTNERS = ("telco", "bank")
 OWN = [0.54, 0.56]
 NOTHING = {"recovered": 0.0, "wrong": 0.0}
 NOISY = ({"kind": "randomized-response", "epsilon": 1.0},)
@@ -224,7 +225,7 @@ SITUATIONS: dict[str, list[list[ResultRow]]] = {
 def test_headlines() -> None:
     parts = []
     for situation, groups in SITUATIONS.items():
-        sentences = headline(summary_table([row for group in groups for row in group]), 455)
+        sentences = headline(summary_table([row for group in groups for row in group]), 455, PARTNERS)
         parts.append("\n".join([f"# {situation}", *sentences]))
     check_page(PAGES / "headlines.txt", "\n\n".join(parts).replace("\N{NO-BREAK SPACE}", " "))
 

@@ -19,6 +19,7 @@ def print_summary(
     budget: float | None = None,
     diverged: Sequence[DivergedRun] = (),
     training_rows: int | None = None,
+    partners: Sequence[str] = (),
 ) -> None:
     """Print a table and summary sentences for each (dataset, model, engine)."""
     from labelward.report.column_leakage import about_columns, about_labels, column_sentences
@@ -47,7 +48,7 @@ def print_summary(
             print_table(f"{title}: columns of other parties", *_cells(columns), words=3, spare=("chance",))
         notices = (*constant_notice(table), *scope_notice(table), *budget_notice(budget))
         notices = (*notices, *split_notice(table, training_rows), *diverged_notice(diverged))
-        for sentence in (*headline(table, None), *notices, *column_sentences(columns)):
+        for sentence in (*headline(table, None, partners), *notices, *column_sentences(columns)):
             say(sentence)
 
 

@@ -40,6 +40,7 @@ class StoredAudit:
         budget: leakage budget of the job, if it has one.
         split: kind of row split.
         constrained: whether any column has a monotone constraint.
+        partners: names of all parties but the active one; of several label holders that is the first.
         explained: explanations of the bottom models by label of the run; undefended runs first, honest runs before
             malicious ones.
     """
@@ -54,6 +55,7 @@ class StoredAudit:
     budget: float | None = None
     split: str = "random"
     constrained: bool = False
+    partners: tuple[str, ...] = ()
     deviating: tuple[RunDetails, ...] = ()
     diverged: tuple[DivergedRun, ...] = ()
     explained: dict[str, Explanations] = field(default_factory=dict)
@@ -121,6 +123,7 @@ def read_audit(folder: Path) -> StoredAudit:
         budget=job.leakage.budget,
         split=job.data.split,
         constrained=job.constrained,
+        partners=tuple(party.name for party in job.passive),
         deviating=_deviating(folder, rows),
         diverged=diverged,
         explained=_explained(folder, rows),

@@ -136,11 +136,16 @@ def diverged_notice(runs: Sequence[DivergedRun]) -> list[str]:
     ]
 
 
-def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str]:
+def headline(table: Sequence[SummaryRow], training_rows: int | None, partners: Sequence[str] = ()) -> list[str]:
     """Return the summary sentences of one dataset, model and engine.
 
     Their subject is the attacker whose view adds most to what its own columns reach; if no view adds anything, the
     attacker with the highest leakage. Defenses are judged by that attacker's strongest attack.
+
+    Args:
+        table: all rows.
+        training_rows: their number; None: not stated.
+        partners: the parties other than the active one, whether they attack or not; none: not named.
     """
     best = strongest(table)
     if not best:
@@ -150,7 +155,6 @@ def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str
         return ["The undefended run is not finished, so there is nothing to compare the defenses with yet."]
     row = headline_row(undefended)
     honest = next((each for each in table if each.defense == UNDEFENDED and each.behavior is None), row)
-    partners = _listed(list(dict.fromkeys(each.party or "" for each in undefended)))
     federation = _federation_sentences(honest, partners)
     if not any(reads_view(each) for each in table if each.attack is not None):
         return [
@@ -376,7 +380,11 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _federation_sentences(undefended: SummaryRow, partners: str) -> list[str]:
+def _named(partners: Sequence[str]) -> str:
+    return _listed(partners) if partners else "the other parties"
+
+
+def _federation_sentences(undefended: SummaryRow, partners: Sequence[str]) -> list[str]:
     """Return the notice that the undefended model does not beat the active party's own beyond two standard errors."""
     name = undefended.worth
     edge = undefended.edge.get(name)
@@ -384,8 +392,8 @@ def _federation_sentences(undefended: SummaryRow, partners: str) -> list[str]:
         return []
     joint, alone = (format_metric(name, each.mean) for each in (_utility(undefended), undefended.alone[name]))
     return [
-        f"Federation brings no measurable gain on this data: {metric_name(name)} {joint} with {partners}, {alone} "
-        "without."
+        f"Federation brings no measurable gain on this data: {metric_name(name)} {joint} with {_named(partners)}, "
+        f"{alone} without."
     ]
 
 
@@ -416,7 +424,7 @@ def _achieved(undefended: SummaryRow, defended: SummaryRow) -> str:
 
 
 def _defense_sentences(
-    undefended: SummaryRow, rows: Sequence[SummaryRow], partners: str, *, read: bool = False
+    undefended: SummaryRow, rows: Sequence[SummaryRow], partners: Sequence[str], *, read: bool = False
 ) -> list[str]:
     """Return what the defenses change; ``read``: whether single labels were read, which the ranking does not show."""
     defended = [row for row in rows if row.defense != UNDEFENDED]
@@ -427,10 +435,10 @@ def _defense_sentences(
     if _reduces(best, undefended):
         text = f"The best defense tested, {best.defense}, {_achieved(undefended, best)}"
         if _is_alone(best) and not _is_alone(undefended):
-            verb = "contribute" if " " in partners else "contributes"
+            verb = "contributes" if len(partners) == 1 else "contribute"
             text += (
-                f" With this defense {partners} {verb} nothing: the model equals the one that the active party trains "
-                "alone."
+                f" With this defense {_named(partners)} {verb} nothing: the model equals the one that the active "
+                "party trains alone."
             )
             others = [row for row in defended if _reduces(row, undefended) and not _is_alone(row)]
             if others:

@@ -180,7 +180,7 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
     return ReportSection(
         title=f"{first.dataset} · {first.model['kind']}{'' if engine == 'none' else f' · {engine}'}",
         sentences=(
-            *headline(table, audit.training_rows),
+            *headline(table, audit.training_rows, audit.partners),
             *constant_notice(table),
             *diverged_notice(audit.diverged),
             *scope_notice(table),
