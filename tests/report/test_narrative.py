@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_audit import JOB, make_leakage, make_row
+from stored_audit import JOB, make_leakage, make_row, make_run, regression_rows
 
-from labelward.report.load import read_audit
+from labelward.report.load import StoredAudit, read_audit
 from labelward.report.narrative import headline
 from labelward.report.summary import summary_table
-from labelward.runs.schema import append_row
+from labelward.report.tables import leakage_tables
+from labelward.runs.schema import AttackAccount, VisibilityCounts, append_row, write_run
 
 ALONE = {"auc": 0.974, "accuracy": 0.925, "f1": 0.94}
 """What the active party reaches without others, in the rows of :func:`make_row`."""
@@ -33,3 +34,51 @@ def test_partners_are_the_parties_of_the_job_whoever_attacks(tmp_path: Path, att
 def test_partners_that_nobody_named_are_the_other_parties() -> None:
     text = " ".join(headline(summary_table([make_row(party="telco+bank", utility=make_row().utility | ALONE)]), None))
     assert "with the other parties" in text
+
+
+def stored(folder: Path, known: tuple[int, ...], role: str = "holder", **leakage: float) -> StoredAudit:
+    """Return an audit of the active party's attack, which knows some labels of 400 rows in each seed."""
+    (folder / "job.toml").write_text(JOB)
+    attack = {"kind": "bin-bounds"}
+    for seed, number in enumerate(known, start=1):
+        found = make_leakage(1.0, 0.0) | leakage
+        found |= {name: found[name] | leakage for name in ("chance", "without_view")}
+        append_row(folder, make_row(seed=seed, party="active", attack=attack, leakage=found))
+        account = AttackAccount(party="active", attack=attack, auxiliary={"classes": 2, "known labels": number})
+        seen = {"active": VisibilityCounts(role=role, rows=400)}
+        write_run(folder, make_run(seed=seed, seen=seen, attacks=(account,)))
+    return read_audit(folder)
+
+
+@pytest.mark.parametrize(("known", "scored"), [((397,), "3"), ((397, 395), "3 to 5")])
+def test_a_figure_that_covers_few_rows_says_how_many(tmp_path: Path, known: tuple[int, ...], scored: str) -> None:
+    audit = stored(tmp_path, known, read=1.0, read_right=1.0)
+    table = audit.summary(audit.rows)
+    leak, read, *_ = headline(table, 400, audit.partners)
+    assert f"the {scored} training rows whose" in leak
+    assert f"of the {scored} rows whose" in read
+    assert f"active, {scored}." in leakage_tables(table)[0].note
+
+
+def test_groups_of_a_party_without_labels_are_scored_on_all_rows(tmp_path: Path) -> None:
+    audit = stored(tmp_path, (40,), role="passive")
+    (row,) = audit.summary(audit.rows)
+    assert row.scored == ()
+
+
+def test_the_best_without_messages_is_not_called_as_the_attack_without_the_view(tmp_path: Path) -> None:
+    beside = {"majority": {"v_measure": 0.4}}
+    table = summary_table([make_row(leakage=make_leakage(0.7, 0.0) | {"beside": beside})])
+    assert "(0.40 at best without" in headline(table, 400)[0]
+    assert "without the view" not in headline(table, 400)[0]
+
+
+def test_bins_of_values_are_counted_and_not_said_to_be_equal(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    (row,) = regression_rows([0.3])
+    append_row(tmp_path, row)
+    account = AttackAccount(party="telco", attack=row.attack or {}, auxiliary={"bins of the labels": 2})
+    write_run(tmp_path, make_run(attacks=(account,)))
+    audit = read_audit(tmp_path)
+    assert "in 2 bins" in headline(audit.summary(audit.rows), 400)[0]
+    assert "in bins" in headline(summary_table(audit.rows), 400)[0]

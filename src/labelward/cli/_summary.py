@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 from labelward.cli._output import print_table, say
 
 if TYPE_CHECKING:
+    from labelward.report.load import StoredAudit
     from labelward.report.summary import Spread, SummaryRow
-    from labelward.runs.diverged_runs import DivergedRun
     from labelward.runs.schema import ResultRow
 
 
-def print_summary(
-    rows: Sequence[ResultRow],
-    budget: float | None = None,
-    diverged: Sequence[DivergedRun] = (),
-    training_rows: int | None = None,
-    partners: Sequence[str] = (),
-) -> None:
-    """Print a table and summary sentences for each (dataset, model, engine)."""
+def print_summary(rows: Sequence[ResultRow], stored: StoredAudit | None = None) -> None:
+    """Print a table and summary sentences for each (dataset, model, engine).
+
+    Args:
+        rows: of the audit.
+        stored: what else is known of it.
+    """
     from labelward.report.column_leakage import about_columns, about_labels, column_sentences
     from labelward.report.narrative import (
         budget_notice,
@@ -35,7 +34,7 @@ def print_summary(
     from labelward.report.summary import summary_table
 
     tables: dict[tuple[str, ...], list[SummaryRow]] = {}
-    for row in summary_table(rows):
+    for row in summary_table(rows) if stored is None else stored.summary(rows):
         tables.setdefault((row.dataset, repr(row.model), repr(row.engine)), []).append(row)
     for everything in tables.values():
         table, columns = about_labels(everything), about_columns(everything)
@@ -46,8 +45,10 @@ def print_summary(
         print_table(title, *_cells(without_standing(table)), words=3, spare=("traffic", "training time", "chance"))
         if columns:
             print_table(f"{title}: columns of other parties", *_cells(columns), words=3, spare=("chance",))
-        notices = (*constant_notice(table), *scope_notice(table), *budget_notice(budget))
-        notices = (*notices, *split_notice(table, training_rows), *diverged_notice(diverged))
+        notices = (*constant_notice(table), *scope_notice(table), *budget_notice(stored.budget if stored else None))
+        notices = (*notices, *split_notice(table, stored.training_rows if stored else None))
+        notices = (*notices, *diverged_notice(stored.diverged if stored else ()))
+        partners = stored.partners if stored else ()
         for sentence in (*headline(table, None, partners), *notices, *column_sentences(columns)):
             say(sentence)
 

@@ -124,7 +124,7 @@ def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, jso
         print_json(as_json(out, page, rows))
         return
     stored = read_audit(out)
-    print_summary(rows, job.leakage.budget, stored.diverged, stored.training_rows, stored.partners)
+    print_summary(rows, stored)
     if page is not None:
         typer.echo(f"report: {page}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 from labelward.errors import FileFormatError, JobError
 from labelward.job.parse import parse_job
 from labelward.leakage.embeddings import Explanations, read_explanations
+from labelward.report.scored_rows import with_scored_rows
+from labelward.report.summary import SummaryRow, summary_table
 from labelward.runs.directory import JOB_FILE, made_for
 from labelward.runs.diverged_runs import DivergedRun, diverged_runs
 from labelward.runs.malicious_runs import MaliciousRun
@@ -67,6 +70,10 @@ class StoredAudit:
         if not reasons and any(row.engine.insecure for row in self.rows):
             reasons = [f"{row.engine.name} engine" for row in self.rows if row.engine.insecure]
         return tuple(dict.fromkeys(reasons))
+
+    def summary(self, rows: Sequence[ResultRow]) -> list[SummaryRow]:
+        """Return the summary of some of the rows, with what the details tell of their scoring."""
+        return with_scored_rows(summary_table(rows), [*itertools.chain(*self.runs.values()), *self.deviating])
 
     @property
     def training_rows(self) -> int | None:

@@ -13,6 +13,7 @@ from labelward.attacks.monotone_sides import ORDERED_PAIRS, MonotoneSides
 from labelward.metrics.registry import MATCHED, RANKING, READ, READ_RIGHT
 from labelward.report.formatting import decimals, percentage_points
 from labelward.report.metrics import format_metric, metric_name, metric_of
+from labelward.report.scored_rows import number_range
 from labelward.report.summary import Spread, SummaryRow
 from labelward.runs.diverged_runs import DivergedRun
 from labelward.runs.schema import budgets, defense_label, kind_label
@@ -315,28 +316,35 @@ def _leak_sentence(row: SummaryRow, training_rows: int | None) -> str:
     primary = row.primary or ""
     metric = metric_of(primary)
     rows = "training rows" if training_rows is None else f"{training_rows:,} training rows"
-    label = "secret value (in bins with equal numbers of rows)" if "r2" in row.leakage else "secret label"
+    if row.scored:
+        rows = f"{number_range(row.scored)} training rows whose labels it does not know"
+    label = f"secret value ({_bins(row)})" if "r2" in row.leakage else "secret label"
     action = f"group the {rows} by their {label}" if metric.grouping else f"infer the {label} of the {rows}"
     reached = decimals(_leak(row).mean, 2)
     own, chance = decimals(row.without_view[primary].mean, 2), decimals(row.chance[primary].mean, 2)
     if not _adds(row):
         return (
             f"The messages that {row.party} received during training did not help it to {action}: {metric.title} "
-            f"{reached} with them, {own} from its own columns alone (chance {chance})."
+            f"{reached} with them, {own} at best without (chance {chance})."
         )
     text = (
         f"From its own columns and the messages it received during training, {row.party} could {action} with "
-        f"{metric.article} {metric.title} of {reached} ({own} from its own columns alone; chance {chance})."
+        f"{metric.article} {metric.title} of {reached} ({own} at best without them; chance {chance})."
     )
     if _gain(row).mean < 2 * _gain(row).error:
         text += f" This difference is below two standard errors over the {row.seeds} seeds, so it is not certain."
     if metric.grouping and "r2" in row.leakage:
         explained, own, chance = (_percent(each["r2"].mean) for each in (row.leakage, row.without_view, row.chance))
         text += (
-            f" These groups explain {explained} of the variance of the values ({own} from its own columns alone; "
-            f"chance {chance})."
+            f" These groups explain {explained} of the variance of the values ({own} at best without the "
+            f"messages; chance {chance})."
         )
     return text
+
+
+def _bins(row: SummaryRow) -> str:
+    number = f"{number_range(row.bins)} bins" if row.bins else "bins"
+    return f"in {number}, as equal in size as its values allow"
 
 
 def _matched_sentence(row: SummaryRow) -> list[str]:
@@ -360,8 +368,9 @@ def _read_sentences(table: Iterable[SummaryRow]) -> list[str]:
         by_chance = f" ({_percent(row.chance[READ_RIGHT].mean)} by chance)" if READ_RIGHT in row.chance else ""
         how = "" if row.behavior is None else ", for which it deviates from the protocol"
         under = "" if row.defense == UNDEFENDED else f"Under {row.defense}, "
+        rows = f"the {number_range(row.scored)} rows whose labels it does not know" if row.scored else "the rows"
         found.append(
-            f"{under}{row.party} could read the labels of {share} of the rows one by one ({row.attack}{how}); {right} "
+            f"{under}{row.party} could read, one by one, the labels of {share} of {rows} ({row.attack}{how}); {right} "
             f"of these are right{by_chance}."
         )
     return found
@@ -373,7 +382,8 @@ def _percent(share: float) -> str:
 
 def _other_attacker(row: SummaryRow) -> str:
     reached, own = decimals(_leak(row).mean, 2), decimals(row.without_view[row.primary or ""].mean, 2)
-    return f"{row.party}, {reached} ({own} from its own columns alone)"
+    rows = f"; on the {number_range(row.scored)} rows whose labels it does not know" if row.scored else ""
+    return f"{row.party}, {reached} ({own} at best without its messages{rows})"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ from labelward.report.narrative import (
 from labelward.report.plots import Image
 from labelward.report.privacy_table import privacy_images, privacy_table
 from labelward.report.provenance_table import provenance_table
-from labelward.report.summary import SummaryRow, summary_table
+from labelward.report.summary import SummaryRow
 from labelward.report.tables import ReportTable, baseline_table, cost_table, leakage_tables, utility_table
 from labelward.report.templates import render, write_page
 from labelward.report.trade_off_plot import TradeOffImage, trade_off_image
@@ -162,7 +162,7 @@ def _by_subject(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
 
 
 def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> ReportSection:
-    everything = summary_table(rows)
+    everything = audit.summary(rows)
     table = about_labels(everything)
     best = strongest(table)
     primary = ranking_metric(table)
@@ -224,7 +224,7 @@ def _key_figures(table: Sequence[SummaryRow]) -> list[KeyFigure]:
                 if any(reads_view(row) for row in undefended if row.attack is not None)
                 else f"Known to {worst.party} without training",
                 value=spread_text(primary, worst.leakage[primary], 2),
-                comparison=f"{metric_name(primary)}, strongest attack {worst.attack}; own columns alone "
+                comparison=f"{metric_name(primary)}, strongest attack {worst.attack}; at best without the view "
                 f"{format_metric(primary, own, digits=2)}, chance {format_metric(primary, chance, digits=2)}",
             )
         )

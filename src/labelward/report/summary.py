@@ -61,6 +61,8 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
         target: what the attack infers: ``"labels"`` or ``"columns"``.
         evidence: about epsilon, of each seed; none of rows that do not have it.
         advantages: reconstruction advantage of each seed; none of rows that do not have it.
+        scored: training rows on which the attack is scored, of each seed whose details are stored; none: all rows.
+        bins: number of bins of regression targets, likewise; none of classes.
     """
 
     dataset: str
@@ -88,6 +90,8 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     target: str = "labels"
     evidence: tuple[EpsilonEvidence, ...] = ()
     advantages: tuple[ReconstructionAdvantage, ...] = ()
+    scored: tuple[int, ...] = ()
+    bins: tuple[int, ...] = ()
 
 
 def summary_table(rows: Iterable[ResultRow]) -> list[SummaryRow]:

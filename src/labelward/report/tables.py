@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from labelward.report.formatting import NOTHING, count, data_size, duration
 from labelward.report.metrics import format_metric, metric_name, metric_of, spread_text
 from labelward.report.narrative import reads_view
+from labelward.report.scored_rows import scored_note
 from labelward.report.summary import SummaryRow
 
 
@@ -90,8 +91,10 @@ def leakage_table(
         note=" ".join(
             [
                 "Mean ± standard deviation over the seeds. Without the view: the same attack on the party's own "
-                "columns alone. Chance: the same guess against shuffled labels.",
+                "columns alone; the sentences compare with the best of all attacks and baselines without the view. "
+                "Chance: the same guess against shuffled labels.",
                 *_notes(metrics),
+                *scored_note(attacked),
                 *([f"Does not read the view: {', '.join(blind)}."] if blind else []),
             ]
         ),

@@ -134,7 +134,9 @@ def _reference_lines(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
     if primary in undefended.without_view:
         floor = undefended.without_view[primary]
         lines.append(
-            axes.axhline(floor.mean, color=_INK, linewidth=1.2, linestyle="--", label="leakage without the view")
+            axes.axhline(
+                floor.mean, color=_INK, linewidth=1.2, linestyle="--", label="leakage at best without the view"
+            )
         )
         shown.append(Spread(mean=floor.mean, std=None, seeds=floor.seeds))
     if primary in undefended.chance:
