@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from stored_audit import JOB, make_leakage, make_row, make_run, regression_rows
 
+from labelward.report.column_leakage import column_sentences, column_table
 from labelward.report.load import StoredAudit, read_audit
-from labelward.report.narrative import headline
+from labelward.report.narrative import headline, scope_notice
 from labelward.report.summary import summary_table
 from labelward.report.tables import leakage_tables
 from labelward.runs.schema import AttackAccount, VisibilityCounts, append_row, write_run
@@ -82,3 +83,35 @@ def test_bins_of_values_are_counted_and_not_said_to_be_equal(tmp_path: Path) -> 
     audit = read_audit(tmp_path)
     assert "in 2 bins" in headline(audit.summary(audit.rows), 400)[0]
     assert "in bins" in headline(summary_table(audit.rows), 400)[0]
+
+
+def on_cells(recovered: float, by_splits: float = 0.0, **changes: Any) -> list[Any]:
+    found = {"recovered": recovered, "wrong": 0.0, "recovered_by_splits": by_splits}
+    leakage = found | {"chance": found, "without_view": found, "primary": "recovered", "target": "columns"}
+    return summary_table([make_row(party="active", attack={"kind": "bin-reconstruction"}, leakage=leakage, **changes)])
+
+
+def test_columns_that_were_not_measured_have_no_figures() -> None:
+    (header, *_), (row,) = column_table(on_cells(0.0)).header, column_table(on_cells(0.0)).rows
+    assert header == "defense"
+    assert row[4:7] == ("0.000", "0.000", "0.000")
+    (row,) = column_table(on_cells(0.0, defense=({"kind": "randomized-response", "epsilon": 1.0},))).rows
+    assert set(row[4:]) == {"–"}
+    (row,) = column_table(on_cells(0.2, defense=({"kind": "randomized-response", "epsilon": 1.0},))).rows
+    assert row[4] == "0.200"
+
+
+@pytest.mark.parametrize(
+    ("figures", "said"),
+    [((0.019, 0.0), "can hide all of these"), ((0.019, 0.01), "1.0% follow from"), ((0.0, 0.0), "infer no cell")],
+)
+def test_cells_that_follow_from_splits_are_told_from_the_others(figures: tuple[float, float], said: str) -> None:
+    (sentence,) = column_sentences(on_cells(*figures))
+    assert said in sentence
+
+
+def test_what_a_bound_does_not_cover_is_a_list() -> None:
+    (sentence,) = scope_notice(summary_table([make_row(defense=({"kind": "id-lmid", "xi": 0.5},))]))
+    assert "not cover: several nodes" in sentence
+    (sentence,) = scope_notice(summary_table([make_row(defense=({"kind": "lp-mst", "epsilon": 0.5},))]))
+    assert sentence.count(";") == 6

@@ -21,7 +21,7 @@ def print_summary(rows: Sequence[ResultRow], stored: StoredAudit | None = None) 
         rows: of the audit.
         stored: what else is known of it.
     """
-    from labelward.report.column_leakage import about_columns, about_labels, column_sentences
+    from labelward.report.column_leakage import about_columns, about_labels, column_sentences, only_measured
     from labelward.report.narrative import (
         budget_notice,
         constant_notice,
@@ -44,7 +44,9 @@ def print_summary(rows: Sequence[ResultRow], stored: StoredAudit | None = None) 
         title = f"{first.dataset}, {first.model['kind']}{engine}"
         print_table(title, *_cells(without_standing(table)), words=3, spare=("traffic", "training time", "chance"))
         if columns:
-            print_table(f"{title}: columns of other parties", *_cells(columns), words=3, spare=("chance",))
+            print_table(
+                f"{title}: columns of other parties", *_cells(only_measured(columns)), words=3, spare=("chance",)
+            )
         notices = (*constant_notice(table), *scope_notice(table), *budget_notice(stored.budget if stored else None))
         notices = (*notices, *split_notice(table, stored.training_rows if stored else None))
         notices = (*notices, *diverged_notice(stored.diverged if stored else ()))

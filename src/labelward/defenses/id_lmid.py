@@ -57,8 +57,8 @@ class IdLmid(Policy):
     @classmethod
     def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
         """The bound is one of single nodes."""
-        excludes = "several nodes together, and parties that join their views"
-        return {"xi": BudgetScope(covers="per node", excludes=excludes, labeled=False)}
+        excludes = "several nodes together; parties that pool their views"
+        return {"xi": BudgetScope(covers="for one node and one party", excludes=excludes, labeled=False)}
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse models and settings that the bound does not cover.

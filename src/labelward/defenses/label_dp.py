@@ -51,8 +51,8 @@ class NoisyLabels(Policy):
     def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
         """Epsilon bounds what passive parties learn of each label that is trained on, or decides when to stop."""
         excludes = (
-            "labels of test rows, row weights, the number of classes, whether a class has enough rows for a run to "
-            "begin, parameters that were tuned on these labels, other trainings on them, and what a model that was "
+            "labels of test rows; row weights; the number of classes; whether a class has enough rows for a run to "
+            "begin; parameters that were tuned on these labels; other trainings on them; what a model that was "
             "repaired on true labels predicts"
         )
         return {"epsilon": BudgetScope(covers="per training or validation label", excludes=excludes, private="labels")}

@@ -44,7 +44,7 @@ class LabelDPSums(KeyedHolderDefense):
     def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
         """Epsilon bounds what one other party learns of each label over the whole training."""
         excludes = (
-            "parties that join their views or deviate from the protocol, labels of test rows, and other trainings on "
+            "parties that pool their views or deviate from the protocol; labels of test rows; other trainings on "
             "the same labels"
         )
         covers = "per training label against one other party over the whole training"

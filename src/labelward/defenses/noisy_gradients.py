@@ -125,8 +125,8 @@ class NoisyGradients(KeyedGradientDefense):
         if parameters.get("epsilon") is None:
             return {}
         excludes = (
-            "labels of validation and test rows, row weights, other trainings on the same labels, parties that deviate "
-            "from the protocol, and rounding of floating-point numbers"
+            "labels of validation and test rows; row weights; other trainings on the same labels; parties that deviate "
+            "from the protocol; rounding of floating-point numbers"
         )
         return {"epsilon": BudgetScope(covers="per training label", excludes=excludes, private="run")}
 

@@ -49,8 +49,8 @@ class PartialDP(KeyedHolderDefense):
     def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
         """Epsilon is the paper's, of the leaf weights that owners of splits are told; no guarantee for labels."""
         excludes = (
-            "the sums of nodes and the gains of splits, which all parties are told, the leaf weights that follow from "
-            "these, and parties that join their views"
+            "the sums of nodes and the gains of splits, which all parties are told; the leaf weights that follow from "
+            "these; parties that pool their views"
         )
         return {"epsilon": BudgetScope(covers="for leaf weights told to owners of splits", excludes=excludes)}
 

@@ -98,9 +98,11 @@ class Ppdl(KeyedGradientDefense):
     def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
         """Epsilon is that of a single gradient; in the published form it bounds nothing."""
         if parameters.get("form") == "published":
-            return {"epsilon": BudgetScope(covers="without a bound", excludes="everything: values leave without noise")}
+            return {
+                "epsilon": BudgetScope(covers="without a bound", excludes="anything, as values leave without noise")
+            }
         excludes = (
-            "all other gradients (a run costs epsilon times their number), parties that deviate from the protocol, and "
+            "all other gradients (a run costs epsilon times their number); parties that deviate from the protocol; "
             "rounding of floating-point numbers"
         )
         return {"epsilon": BudgetScope(covers="per gradient of a batch", excludes=excludes, private="gradient")}

@@ -70,8 +70,8 @@ class PurityThreshold(Policy):
     @classmethod
     def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
         """The bound is one of single nodes."""
-        excludes = "several nodes together, and parties that join their views"
-        return {"threshold": BudgetScope(covers="per node", excludes=excludes, labeled=False)}
+        excludes = "several nodes together; parties that pool their views"
+        return {"threshold": BudgetScope(covers="for one node and one party", excludes=excludes, labeled=False)}
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse regression, a threshold that every node exceeds, and rows that count several times."""

@@ -350,7 +350,7 @@ class BudgetScope:
 
     Attributes:
         covers: of what one the bound is: ``"per training label"``.
-        excludes: what is not within it.
+        excludes: what is not within it; semicolons between several things.
         labeled: whether a label of the defense says what is covered.
         private: of what the number is the epsilon of label differential privacy: of ``labels`` that are replaced once,
             so that it holds whatever other parties do; of the ``run``, against a party that follows the protocol; of

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
+
 from labelward.report.metrics import format_metric, metric_name
 from labelward.report.narrative import NOTICEABLE
 from labelward.report.summary import SummaryRow
@@ -25,7 +27,8 @@ def about_columns(table: Sequence[SummaryRow]) -> list[SummaryRow]:
 
 def column_table(table: Sequence[SummaryRow]) -> ReportTable:
     """Return the leakage of columns by defense, attacker and attack."""
-    found = leakage_table(about_columns(table))
+    rows = about_columns(table)
+    found = leakage_table(only_measured(rows), list(dict.fromkeys(name for row in rows for name in row.leakage)))
     note = found.note.replace("shuffled labels", "shuffled rows")
     return replace(found, caption="Leakage of columns: inference of other parties' columns", note=note)
 
@@ -42,18 +45,46 @@ def column_sentences(table: Sequence[SummaryRow]) -> list[str]:
         if name != "recovered":
             sentences.append(_sentence_on_a_column(row, name))
             continue
-        if not row.leakage[name].mean and any(scope.private == "labels" for *_, scope in budgets(row.chain)):
+        if not _is_measured(row):
             sentences.append(
                 f"What {row.party} could infer of the other parties' columns is not measured: "
                 f"it knows the noisy labels, the attack does not ({row.attack}; {row.defense})."
             )
             continue
-        wrong = f", {row.leakage['wrong'].mean:.1%} wrong" if row.leakage["wrong"].mean else ", none wrong"
-        splits = row.leakage.get("recovered_by_splits")
-        alone = f"; {splits.mean:.1%} follow from the splits alone" if splits else ""
-        share = f"{row.leakage[name].mean:.1%} of the cells of the other parties' columns{wrong}{alone}"
-        sentences.append(f"{row.party} could infer {share} ({row.attack}; {defense}).")
+        sentences.append(f"{row.party} could infer {_share_of_cells(row)} ({row.attack}; {defense}).")
     return sentences
+
+
+def _share_of_cells(row: SummaryRow) -> str:
+    """Return which share of cells was inferred, how much of it wrongly, and what no defense of the sums can hide."""
+    found, wrong, splits = (
+        row.leakage["recovered"].mean,
+        row.leakage["wrong"].mean,
+        row.leakage.get("recovered_by_splits"),
+    )
+    cells = "of the other parties' columns"
+    if not found and not wrong:
+        return f"no cell {cells}"
+    text = f"{found:.1%} of the cells {cells}, {f'and got a further {wrong:.1%} wrong' if wrong else 'all correctly'}"
+    if splits is None:
+        return text
+    if not splits.mean:
+        return f"{text}; no cell follows from the splits alone, so a defense of the sums can hide all of these"
+    return f"{text}; {splits.mean:.1%} follow from the splits alone, which no defense of the sums can hide"
+
+
+def _is_measured(row: SummaryRow) -> bool:
+    """Return whether the figures are the attack's: it takes labels for true, which the attacker knows to be noisy."""
+    found = row.leakage.get("recovered")
+    return found is None or bool(found.mean) or all(scope.private != "labels" for *_, scope in budgets(row.chain))
+
+
+def only_measured(table: Sequence[SummaryRow]) -> list[SummaryRow]:
+    """Return the rows, those whose leakage is not measured without figures of it."""
+    return [
+        row if _is_measured(row) else msgspec.structs.replace(row, leakage={}, without_view={}, chance={})
+        for row in table
+    ]
 
 
 def _sentence_on_a_column(row: SummaryRow, name: str) -> str:
@@ -78,8 +109,6 @@ def _reached(row: SummaryRow) -> float:
 
 
 def _unattacked(row: SummaryRow) -> SummaryRow:
-    import msgspec
-
     return msgspec.structs.replace(
         row, party=None, attack=None, primary=None, leakage={}, without_view={}, baselines={}
     )

@@ -97,15 +97,18 @@ def budget_notice(budget: float | None) -> list[str]:
         return []
     return [
         f"Every training run in this audit has a leakage budget of {budget:g}. Runs labeled {UNDEFENDED!r} have this "
-        "budget and no other defense. It bounds what the row sets of each passive party alone tell; it excludes the "
-        "party's own columns, parties that join their views (unless collude names them), and what is withheld."
+        "budget and no other defense. It bounds what the row sets of each passive party alone tell. It does not cover: "
+        "the party's own columns; parties that pool their views, unless collude names them; what is withheld."
     ]
 
 
 def scope_notice(table: Sequence[SummaryRow]) -> list[str]:
     """Return for each budget of a defense what it covers and excludes."""
     found = {(kind, name, scope.covers): scope.excludes for row in table for kind, name, _, scope in budgets(row.chain)}
-    return [f"The {name} of {kind} is {covers}; it excludes {out}." for (kind, name, covers), out in found.items()]
+    return [
+        f"The {name} of {kind} is {covers}. It does not cover{':' if ';' in out else ''} {out}."
+        for (kind, name, covers), out in found.items()
+    ]
 
 
 def constant_notice(table: Sequence[SummaryRow]) -> list[str]:
@@ -353,8 +356,8 @@ def _matched_sentence(row: SummaryRow) -> list[str]:
         return []
     reached, own, chance = (f"{100 * each[MATCHED].mean:.0f}" for each in (row.leakage, row.without_view, row.chance))
     return [
-        f"Without a defense, the strongest attack is {row.attack}: of 100 rows, as many of each class, {row.party} "
-        f"gets up to {reached} labels right by its view, {own} by its own columns alone, {chance} blindly."
+        f"Without a defense, the strongest attack is {row.attack}. Of 100 rows, as many of each class, {row.party} "
+        f"guesses up to {reached} right with its view, {own} without it, and {chance} if it ignores all data."
     ]
 
 
