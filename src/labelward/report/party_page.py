@@ -49,7 +49,7 @@ def write_party_report(folder: Path) -> Path:
         _told(record),
         _known(record, seen),
         _meter(seen),
-        _traffic(seen),
+        _traffic(seen, record.attempts),
         _queries(seen),
     )
     page = render(
@@ -127,15 +127,17 @@ def _outcome(record: PartyRecord) -> _Part | None:
         tables.append(ReportTable(caption="Utility on the test rows", header=("metric", "value"), rows=rows))
     if record.cost is not None:
         cost = record.cost
+        last = " of the last attempt" if record.attempts > 1 else ""
         figures = (
-            ("duration of the last attempt", duration(cost.seconds)),
+            ("duration", duration(cost.seconds)),
             ("sent", f"{data_size(cost.bytes)} in {count(cost.messages)} messages"),
             ("ciphertexts sent", count(cost.ciphertexts)),
             ("encryptions", count(cost.encryptions)),
             ("additions", count(cost.additions)),
             ("decryptions", count(cost.decryptions)),
         )
-        tables.append(ReportTable(caption="Cost for this party", header=("item", "amount"), rows=figures))
+        rows = tuple((f"{name}{last}", amount) for name, amount in figures)
+        tables.append(ReportTable(caption=f"Cost for this party{last}", header=("item", "amount"), rows=rows))
     return _Part(title="Results", tables=tuple(tables)) if tables else None
 
 
@@ -188,7 +190,7 @@ def _known(record: PartyRecord, seen: ViewSummary | None) -> _Part | None:
     )
 
 
-def _traffic(seen: ViewSummary | None) -> _Part | None:
+def _traffic(seen: ViewSummary | None, attempts: int) -> _Part | None:
     if seen is None:
         return None
     names = {"sent": "sent", "received": "received", "observed": "computed from its own secrets", "applied": "applied"}
@@ -197,7 +199,8 @@ def _traffic(seen: ViewSummary | None) -> _Part | None:
         for (kind, name), (number, size) in sorted(seen.counts.items())
         if kind in names
     )
-    table = ReportTable(caption="Records by type", header=("direction", "record", "number", "size"), rows=rows, words=2)
+    caption = f"Records by type, of all {attempts} attempts" if attempts > 1 else "Records by type"
+    table = ReportTable(caption=caption, header=("direction", "record", "number", "size"), rows=rows, words=2)
     about = "The view holds all that this party sent, received and computed. It can be audited and attacked."
     return _Part(title="Traffic", about=about, tables=(table,))
 
