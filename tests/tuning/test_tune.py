@@ -235,6 +235,10 @@ def test_a_search_from_a_job_file_to_its_page(small: Small, tmp_path: Path) -> N
     assert page.count("<script") == 1  # the page's own
     # a setting is a job file; on the same private draws its audit gives the confirmed figures
     assert audited(out, front[0], tmp_path) == confirmed(front[0])
+    (out / ledger.RESULT_FILE).unlink()
+    table = CliRunner().invoke(app, ["tune", str(path), "--out", str(out), "--quiet"])
+    assert "loss of" in table.stdout
+    assert "cost in" in table.stdout
     # it goes on where nothing is left to do
     again = CliRunner().invoke(app, ["tune", str(path), "--out", str(out), "--json", "--quiet"])
     assert json.loads(again.stdout) == told
@@ -603,6 +607,17 @@ def test_other_families_are_tuned_by_a_job_file_alone(
             JobError,
             "missing",
             "[[tune.variable]] defenses: choices xi",
+        ),
+        ({"constraints": {"leakage": 2}}, JobError, "range", "[tune] constraints leakage"),
+        ({"constraints": {"utility": 1.5}}, JobError, "range", "[tune] constraints utility"),
+        (
+            {
+                "objectives": ["utility", "instance-clustering.v_measure"],
+                "constraints": {"instance-clustering.v_measure": 1.1},
+            },
+            JobError,
+            "range",
+            "[tune] constraints instance-clustering.v_measure",
         ),
     ],
 )

@@ -16,6 +16,7 @@ from labelward.cli.audit import skip_without_dependency
 from labelward.errors import whole_interrupts
 
 if TYPE_CHECKING:
+    from labelward.job import TuneSection
     from labelward.tuning.tune import TuneResult
 
 
@@ -46,7 +47,7 @@ def tune_command(
     if json:
         _print_json(result, out, page)
         return
-    _print(result)
+    _print(result, job.tune)
     if page is not None:
         typer.echo(f"page: {page}")
 
@@ -64,9 +65,11 @@ def _print_json(result: TuneResult, out: Path, page: Path | None) -> None:
     )
 
 
-def _print(result: TuneResult) -> None:
-    from labelward.report.tune_page import setting_text, spread_of
+def _print(result: TuneResult, section: TuneSection | None) -> None:
+    from labelward.job import TuneSection
+    from labelward.report.tune_page import objective_title, setting_text, spread_of
 
+    cost = TuneSection.cost if section is None else section.cost
     names = result.record.objectives
     failed = sum(each.status == "failed" for each in result.evaluations)
     refused = sum(each.status == "refused" for each in result.evaluations)
@@ -74,7 +77,7 @@ def _print(result: TuneResult) -> None:
         (str(point.number), setting_text(point.setting), *(spread_of(point, at) for at in range(len(names))))
         for point in result.front
     ]
-    print_table("", ("setting", "of", *names), lines, words=2)
+    print_table("", ("setting", "values", *(objective_title(name, cost) for name in names)), lines, words=2)
     if failed or refused:
         warn(f"{refused} settings were refused and {failed} trainings failed; evaluations.jsonl.gz has the reasons")
     if any(not point.feasible for point in result.front):

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from labelward.job import TuneSection
 from labelward.report.formatting import decimals, percentage_points
 from labelward.report.plots import Image, curves, point_plot
 from labelward.report.summary import Spread
 from labelward.report.tables import ReportTable
 from labelward.report.templates import render, write_page
+from labelward.runs.directory import stored_job
 from labelward.tuning import ledger
 from labelward.tuning.ledger import Evaluation, FrontPoint, SearchRecord, SearchSummary
 
@@ -27,7 +29,7 @@ _PLACES = 40
 """Places of the hypervolume's history that are drawn, at most."""
 _CELLS = 30
 """Places of a plot along each axis; in each at most one of the settings compared is drawn."""
-_TITLES = {"utility": "loss of utility", "cost": "cost in seconds", "leakage": "leakage"}
+_TITLES = {"utility": "loss of utility", "cost": "cost in seconds"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,12 @@ class StoredSearch:
     summary: SearchSummary
     front: Sequence[FrontPoint]
     evaluations: Sequence[Evaluation]
+    cost: str = TuneSection.cost
+    """What ``[tune] cost`` says."""
+
+    def title(self, objective: str) -> str:
+        """Return an objective as tables name it."""
+        return objective_title(objective, self.cost)
 
 
 def read_search(folder: Path) -> StoredSearch:
@@ -46,7 +54,9 @@ def read_search(folder: Path) -> StoredSearch:
     Raises:
         FileFormatError: a file is missing, damaged or of another format version.
     """
+    job = stored_job(folder)
     return StoredSearch(
+        cost=TuneSection.cost if job is None or job.tune is None else job.tune.cost,
         record=ledger.read_one(folder / ledger.SEARCH_FILE, SearchRecord),
         summary=ledger.read_one(folder / ledger.RESULT_FILE, SearchSummary),
         front=ledger.read_lines(folder / ledger.FRONT_FILE, FrontPoint),
@@ -57,6 +67,11 @@ def read_search(folder: Path) -> StoredSearch:
 def is_search(folder: Path) -> bool:
     """Return whether a folder is that of a search."""
     return (folder / ledger.SEARCH_FILE).exists()
+
+
+def objective_title(name: str, cost: str) -> str:
+    """Return an objective as tables name it, with its unit; ``cost`` is what ``[tune] cost`` says."""
+    return "cost in bytes" if name == "cost" and cost == "bytes" else _TITLES.get(name, name)
 
 
 def setting_text(setting: Mapping[str, Any]) -> str:
@@ -114,12 +129,34 @@ def advice(search: StoredSearch) -> str:
     chosen, record = picked(search), search.record
     if not any(point.feasible for point in search.front):
         return "No setting that was tried meets the constraints. The table shows those that come nearest."
+    if not any(holds(point, record) for point in search.front):
+        return _nearest(search)
     if chosen is None:
-        return "No setting of the front stays within all limits on further seeds by the margin asked for."
-    parts = [f"{_title(name)} {decimals(expected(chosen, at), 3)}" for at, name in enumerate(record.objectives)]
+        return "No setting is advised, since utility and leakage are not both objectives."
+    parts = [f"{search.title(name)} {decimals(expected(chosen, at), 3)}" for at, name in enumerate(record.objectives)]
     return (
         f"Of the settings within {percentage_points(_WITHIN)} of the best utility, setting {chosen.number} leaks least "
         f"({setting_text(chosen.setting)}): {', '.join(parts)}."
+    )
+
+
+def _nearest(search: StoredSearch) -> str:
+    """Return that no setting holds all limits on further seeds, with the figures of the one that comes nearest."""
+    record = search.record
+    limits = [(record.objectives.index(name), limit) for name, limit in record.constraints.items()]
+    again = [point for point in search.front if point.confirmed] or list(search.front)
+    near = min(again, key=lambda point: max((expected(point, at) - limit) / limit for at, limit in limits))
+    plural = "" if record.margin == 1 else "s"
+    close = f", or comes closer to it than {record.margin:g} standard error{plural}" if record.margin else ""
+    figures = []
+    for at, limit in limits:
+        spread = confirmed(near, at).std if near.confirmed else None
+        around = "" if spread is None else f" ± {decimals(spread, 3)}"
+        title = search.title(record.objectives[at])
+        figures.append(f"{title} {decimals(expected(near, at), 3)}{around}, limit {limit:g}")
+    return (
+        f"On further seeds every setting exceeds a limit{close}. The nearest is setting {near.number}: "
+        f"{'; '.join(figures)}."
     )
 
 
@@ -146,7 +183,13 @@ def trust(search: StoredSearch) -> list[str]:
     found.append(f"On further seeds {still} of {len(again)} points of the front are still undominated.")
     for at, name in enumerate(record.objectives):
         shift = float(np.mean([expected(point, at) - point.found[at] for point in again]))
-        found.append(f"Measured again, {_title(name)} differs by {shift:+.3f} on average from what the search saw.")
+        text = decimals(shift, 3)
+        by = "less than 0.001" if text == "0.000" else f"+{text}" if shift > 0 else text
+        found.append(f"Measured again, {search.title(name)} differs by {by} on average from what the search saw.")
+    if "cost" in record.objectives:
+        found.append(
+            "The search sets validation rows aside, on which the further trainings train as well: more rows cost more."
+        )
     return found
 
 
@@ -179,14 +222,10 @@ def _compared(search: StoredSearch) -> list[tuple[dict[str, Any], tuple[float, .
     return [pair for each in whole for pair in each.compared()]
 
 
-def _title(name: str) -> str:
-    return _TITLES.get(name, name)
-
-
 def _front(search: StoredSearch) -> ReportTable:
     """Return the settings of the front with their objectives; lines end between figures."""
     places = range(len(search.record.objectives))
-    header = ("setting", "values", *(_title(name) for name in search.record.objectives), "still undominated")
+    header = ("setting", "values", *(search.title(name) for name in search.record.objectives), "still undominated")
     rows = []
     for each in search.front:
         figures = (spread_of(each, at).replace(" ", _NO_BREAK).replace(f";{_NO_BREAK}", "; ") for at in places)
@@ -208,8 +247,8 @@ def _plots(search: StoredSearch) -> list[Image]:
         if any(point.confirmed for point in search.front):
             again = [point for point in search.front if point.confirmed]
             groups["front, measured again"] = [(expected(each, first), expected(each, second)) for each in again]
-        title = f"{_title(names[first])} and {_title(names[second])}"
-        images.append(point_plot(title, groups, (_title(names[first]), _title(names[second]))))
+        title = f"{search.title(names[first])} and {search.title(names[second])}"
+        images.append(point_plot(title, groups, (search.title(names[first]), search.title(names[second]))))
     history = search.summary.hypervolume
     if history:
         places = sorted({round(place) for place in np.linspace(1, len(history), min(len(history), _PLACES))})
@@ -246,5 +285,5 @@ def _effects(search: StoredSearch) -> ReportTable:
             objective = [measured[at] for _, measured in seen]
             cells.append(decimals(float(spearmanr(values, objective).statistic), 2) if len(set(objective)) > 1 else "–")
         found.append((name, *cells))
-    header = ("variable", *(_title(name) for name in search.record.objectives))
+    header = ("variable", *(search.title(name) for name in search.record.objectives))
     return ReportTable(caption="Rank correlation of variables and objectives", header=header, rows=tuple(found))

@@ -59,6 +59,10 @@ class Objectives:
             if name not in known and not (dot and kind in kinds and metric):
                 field = "[tune] objectives"
                 raise JobError(unknown_name("objective", name, known), code="unknown", field=field, value=name)
+        for name, limit in self.section.constraints.items():
+            if limit > 1 and self._at_most_one(name):
+                reason = f"must be at most 1, since {name!r} never is above it, not {limit:g}"
+                raise JobError(reason, code="range", field=f"[tune] constraints {name}", value=limit)
         if "leakage" in self.section.objectives:
             if not kinds:
                 reason = "required, since leakage is an objective"
@@ -70,6 +74,13 @@ class Objectives:
             if self.section.leakage == "ica" and ICA not in kinds:
                 reason = f"required for [tune] leakage = 'ica': the attack {ICA!r}"
                 raise JobError(reason, code="missing", field="[[attack]]", value=ICA)
+
+    def _at_most_one(self, name: str) -> bool:
+        """Return whether an objective is known never to be above 1; 1 - R², for quantities, may be."""
+        if name in ("utility", "leakage"):
+            return name == "leakage" or bool(self.classes)
+        metric = METRICS.get(name.rpartition(".")[2])
+        return metric is not None and metric.unit_scale and metric.name != "r2"
 
     @property
     def names(self) -> tuple[str, ...]:
