@@ -99,6 +99,14 @@ def test_quantities_by_hand() -> None:
     assert regression_scores(predicted, values, power=1.0)["deviance"] == pytest.approx(np.mean(poisson))
 
 
+@pytest.mark.parametrize("size", [1e-300, 2.0**-500, 1e200])
+def test_errors_whose_squares_are_no_numbers_are_scored_all_the_same(size: float) -> None:
+    predicted, values = np.array([1.0, 2.0, 4.0]), np.array([1.5, 1.0, 5.0])
+    plain, scaled = regression_scores(predicted, values), regression_scores(predicted * size, values * size)
+    assert scaled["rmse"] / size == pytest.approx(plain["rmse"], rel=1e-12)  # rounding
+    assert scaled["r2"] == pytest.approx(plain["r2"], rel=1e-12)
+
+
 def test_quantities_that_are_all_the_same() -> None:
     assert regression_scores(np.array([3.0]), np.array([3.0])) == {"rmse": 0.0, "mae": 0.0, "r2": 1.0}
     assert regression_scores(np.array([3.0, 3.0]), np.array([2.0, 2.0]))["r2"] == 0.0

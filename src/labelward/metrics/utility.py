@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
@@ -16,6 +17,8 @@ Baselines = dict[str, dict[str, float]]
 """``alone`` and ``joined``, each with the metric names of :func:`utility_scores`."""
 
 _MIN_PROBABILITY = 1e-15
+_TINY, _HUGE = 1e-140, 1e140
+"""Differences whose squares, and the sums of these, are numbers."""
 """Bound for the log loss, as in scikit-learn: a forest may give a class probability 0."""
 
 
@@ -123,10 +126,11 @@ def regression_scores(
     """
     errors = predicted - values
     mean = float(np.average(values, weights=weights))
-    spread = float(np.average((values - mean) ** 2, weights=weights))
-    squared = float(np.average(errors**2, weights=weights))
+    scale = _power_of_two(errors, values - mean)
+    spread = float(np.average(((values - mean) / scale) ** 2, weights=weights))
+    squared = float(np.average((errors / scale) ** 2, weights=weights))
     found = {
-        "rmse": float(np.sqrt(squared)),
+        "rmse": scale * float(np.sqrt(squared)),
         "mae": float(np.average(np.abs(errors), weights=weights)),
         "r2": 1.0 - squared / spread if spread > 0 else float(squared == 0),
     }
@@ -136,6 +140,14 @@ def regression_scores(
         positive = np.maximum(predicted, np.finfo(np.float64).tiny)
         found["deviance"] = float(mean_tweedie_deviance(values, positive, sample_weight=weights, power=power))
     return found
+
+
+def _power_of_two(*differences: Floats) -> float:
+    """Return by what to divide differences, so that their squares are numbers; 1 unless they are tiny or huge."""
+    largest = max(float(np.abs(each).max(initial=0.0)) for each in differences)
+    if not math.isfinite(largest) or largest == 0 or _TINY < largest < _HUGE:
+        return 1.0
+    return math.ldexp(1.0, math.frexp(largest)[1] - 1)
 
 
 def baselines(programs: UtilityModel, data: VerticalDataset, *, seed: int, precision: int) -> Baselines:
