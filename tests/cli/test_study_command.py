@@ -70,6 +70,8 @@ def test_studies_are_listed_with_their_parts(call: Call) -> None:
     for study in load_studies().values():
         assert study.name in listed
         assert all(part.name in listed for part in study.parts)
+        asked_for = [[part.name for part in study.parts if part.on_request is asked] for asked in (False, True)]
+        assert all("; ".join(names) in listed for names in asked_for)  # names hold commas
 
 
 def test_options_that_a_study_lacks_are_refused(tmp_path: Path, call: Call) -> None:

@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 from labelward.cli.app import app
 from labelward.errors import Code, DataError, InputError
 from labelward.job import ComponentSpec
+from labelward.report.study import StudyReport
 from labelward.studies import load_studies
 from labelward.studies.datasets import dealt, hashed, patches, pixels, shrunk, tokenized
 from labelward.studies.own_tables import with_own_tables
+from labelward.studies.references import NO_DEFENSE, UTILITY, FigureKey, ReferenceFigure
 from labelward.studies.run import run_study
 from labelward.studies.spec import MetricColumn, Study, StudyDataset, StudyModel, StudyPart, StudySetting
 from refusals import refused
@@ -95,6 +97,15 @@ def test_a_study_trains_on_the_file(tmp_path: Path) -> None:
     assert trained.column_names == ["c0", "c1", "c2", "c3", "label"]
     assert trained.num_rows == 90
     assert not any("Lost" in title for title in result.missing)
+
+
+def test_printed_figures_without_a_tolerance_are_said_to_have_none(tmp_path: Path) -> None:
+    key = FigureKey("lost", "secureboost", NO_DEFENSE, UTILITY)
+    study = replace(STUDY, printed={("table 1", key): ReferenceFigure(mean=0.7)})
+    out = tmp_path / "out"
+    for tried, said in ((study, "state no tolerance"), (STUDY, "no figure to compare")):
+        result = run_study(tried, out, tables={"lost": stored(tmp_path)}, datasets=["lost"])
+        assert said in StudyReport(result, out).verdict()
 
 
 def test_another_file_is_not_taken_for_the_one_before(tmp_path: Path) -> None:

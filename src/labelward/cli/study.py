@@ -119,9 +119,10 @@ def _list_studies() -> None:
 
     for each in load_studies().values():
         typer.echo(f"{each.name}: {each.title}")
-        for what, named in (("parts", each.parts), ("datasets", each.datasets)):
+        # names of parts hold commas; those of datasets are given with commas between them
+        for what, named, between in (("parts", each.parts, "; "), ("datasets", each.datasets, ", ")):
             for kind, on_request in (("", False), (" on request", True)):
-                names = ", ".join(one.name for one in named if one.on_request is on_request)
+                names = between.join(one.name for one in named if one.on_request is on_request)
                 if names:
                     typer.echo(f"    {what}{kind}: {names}")
 

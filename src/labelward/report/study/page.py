@@ -99,14 +99,22 @@ class StudyReport:
         if any(part.form == "ablation" for part in self.result.parts):
             return "None of these figures is printed in a paper; the verdicts state the effect of each option."
         if not judged:
-            return (
-                f"No figure was judged: tolerances hold for the mean of {self.study.seeds} seeds."
-                if self.result.seeds != self.study.seeds
-                else "There is no figure to compare with."
-            )
+            return self._unjudged()
         if not self.study.claims:
             return f"{sum(judged)} of {len(judged)} figures that have a tolerance are within it."
         return f"{sum(judged)} of {len(judged)} tolerances and claims hold."
+
+    def _unjudged(self) -> str:
+        """Return why no figure was judged."""
+        compared = [cell for *_, cell in self.cells()]
+        tolerances = any(cell.within for cell in compared)
+        if (tolerances or self.study.claims) and self.result.seeds != self.study.seeds:
+            return f"No figure was judged: tolerances hold for the mean of {self.study.seeds} seeds."
+        if not compared:
+            return "There is no figure to compare with."
+        if not tolerances:
+            return "No figure was judged: those that ours are compared with state no tolerance."
+        return "No figure was judged."
 
     # -- what a part shows ---------------------------------------------------------------------------------------------
 
