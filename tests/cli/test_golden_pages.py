@@ -36,7 +36,7 @@ COMMANDS: dict[str, list[str]] = {
         "audit nowhere.toml --out other",
     ],
     "demo": ["demo --help"],
-    "report": ["report --help", "report audit", "report nowhere", "report broken"],
+    "report": ["report --help", "report audit", "report nowhere", "report broken", "report ."],
     "plan": [
         "plan --help",
         "plan job.toml",

@@ -22,6 +22,7 @@ from labelward.report.load import read_audit
 from labelward.report.metrics import format_metric
 from labelward.report.narrative import constraint_notice
 from labelward.report.page import write_report
+from labelward.report.run_tables import defense_table
 from labelward.runs.schema import RESULTS_FILE, EngineInfo, append_row, run_folder, write_run
 from refusals import refused
 
@@ -379,3 +380,14 @@ def test_fixed_paragraphs_fit_the_model(tmp_path: Path, kind: str, engine: str, 
     assert ("embeddings of their bottom models" in text) == (kind == "splitnn")
     assert ("decrypted sums and" in text) == (words == _ADDS)
     assert "other parties that combine their views" in text
+
+
+def test_a_defense_without_an_account_of_its_actions_is_listed() -> None:
+    hidden = {"kind": "min-bin-rows", "party": "telco", "rows": 5}
+    counted = {"kind": "id-lmid", "xi": 0.5}
+    account = {**counted, "hidden_splits": 3}
+    (first, second) = defense_table({"both": [make_run(defense=(counted, hidden), applied=(account,))]}).rows
+    assert first == ("both", "id-lmid", "xi 0.5, hidden splits 3")
+    assert second[1] == "min-bin-rows"
+    assert "party telco, rows 5" in second[2]
+    assert "not counted" in second[2]

@@ -107,7 +107,10 @@ def read_audit(folder: Path) -> StoredAudit:
     rows = read_rows(folder)
     if not rows:
         raise FileFormatError(
-            f"{folder} has no results yet; run labelward audit again", code="incomplete", value=str(folder)
+            f"{folder} has no results of an audit; labelward report reads folders of an audit, of a party's run and of "
+            "a search, and where an audit was begun, labelward audit goes on with it",
+            code="incomplete",
+            value=str(folder),
         )
     pairs: dict[tuple[str, int], Sequence[dict[str, Any]]] = {
         (defense_label(row.defense), row.seed): row.defense for row in rows

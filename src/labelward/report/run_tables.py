@@ -171,10 +171,14 @@ _TALLIES = {
 }
 
 
+_UNCOUNTED = "single actions are not counted"
+
+
 def defense_table(runs: Runs) -> ReportTable:
     """Return the parameters of each defense and its tallies, as means over the seeds.
 
-    Tallies that are zero in all runs of a defense are left out, as they do not apply to it.
+    Tallies that are zero in all runs of a defense are left out, as they do not apply to it. A defense that keeps no
+    account of its actions has its parameters.
     """
     entries = [entry for found in runs.values() for run in found for entry in run.applied]
     acted = {(str(entry.get("kind")), name) for entry in entries for name in _TALLIES if entry.get(name)}
@@ -187,6 +191,10 @@ def defense_table(runs: Runs) -> ReportTable:
             accounts = [run.applied[number] for run in found if len(run.applied) > number]
             facts = [f"{name.replace('_', ' ')} {_account(accounts, name)}" for name in names]
             rows.append((label, kind, ", ".join(facts)))
+        told = {entry.get("kind") for entry in found[0].applied}
+        for defense in (each for each in found[0].defense if each["kind"] not in told):
+            facts = [f"{name.replace('_', ' ')} {_text(value)}" for name, value in defense.items() if name != "kind"]
+            rows.append((label, str(defense["kind"]), ", ".join([*facts, _UNCOUNTED])))
     return ReportTable(
         caption="Actions of each defense, from the sender's transcript; tallies are means over the seeds",
         header=("run", "defense", "parameters and tallies"),
