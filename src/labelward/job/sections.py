@@ -446,7 +446,13 @@ class LeakageSection(Parameters):
     section: ClassVar[str] = "[leakage]"
 
     label_bins: Annotated[
-        int, Meta(ge=2, le=100, description="Regression: number of equal-frequency bins of the label to be inferred.")
+        int,
+        Meta(
+            ge=2,
+            le=100,
+            description="Regression: number of bins of the label to be inferred, of about equally many training rows; "
+            "fewer where one value fills several.",
+        ),
     ] = 4
     meter: Annotated[
         bool, Meta(description="Whether the active party measures during training what passive parties could infer.")
