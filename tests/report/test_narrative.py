@@ -9,11 +9,12 @@ import pytest
 from stored_audit import JOB, make_leakage, make_row, make_run, regression_rows
 
 from labelward.report.column_leakage import column_sentences, column_table
+from labelward.report.comparison import compare_audits
 from labelward.report.load import StoredAudit, read_audit
 from labelward.report.narrative import headline, scope_notice
-from labelward.report.summary import summary_table
+from labelward.report.summary import SummaryRow, summary_table
 from labelward.report.tables import leakage_tables
-from labelward.runs.schema import AttackAccount, VisibilityCounts, append_row, write_run
+from labelward.runs.schema import AttackAccount, ResultRow, VisibilityCounts, append_row, write_run
 
 ALONE = {"auc": 0.974, "accuracy": 0.925, "f1": 0.94}
 """What the active party reaches without others, in the rows of :func:`make_row`."""
@@ -85,10 +86,14 @@ def test_bins_of_values_are_counted_and_not_said_to_be_equal(tmp_path: Path) -> 
     assert "in bins" in headline(summary_table(audit.rows), 400)[0]
 
 
-def on_cells(recovered: float, by_splits: float = 0.0, **changes: Any) -> list[Any]:
+def cells(recovered: float, by_splits: float = 0.0, **changes: Any) -> ResultRow:
     found = {"recovered": recovered, "wrong": 0.0, "recovered_by_splits": by_splits}
     leakage = found | {"chance": found, "without_view": found, "primary": "recovered", "target": "columns"}
-    return summary_table([make_row(party="active", attack={"kind": "bin-reconstruction"}, leakage=leakage, **changes)])
+    return make_row(party="active", attack={"kind": "bin-reconstruction"}, leakage=leakage, **changes)
+
+
+def on_cells(*figures: float, **changes: Any) -> list[SummaryRow]:
+    return summary_table([cells(*figures, **changes)])
 
 
 def test_columns_that_were_not_measured_have_no_figures() -> None:
@@ -99,6 +104,17 @@ def test_columns_that_were_not_measured_have_no_figures() -> None:
     assert set(row[4:]) == {"–"}
     (row,) = column_table(on_cells(0.2, defense=({"kind": "randomized-response", "epsilon": 1.0},))).rows
     assert row[4] == "0.200"
+
+
+def test_comparisons_leave_out_what_was_not_measured(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "job.toml").write_text(JOB)
+        for chain in ((), ({"kind": "randomized-response", "epsilon": 1.0},)):
+            append_row(tmp_path / name, cells(0.0, defense=chain))
+    tables = compare_audits([tmp_path / "one", tmp_path / "other"]).tables
+    leakage = next(table for table in tables if "Leakage" in table.caption)
+    assert [row[0] for row in leakage.rows] == ["no defense"]
 
 
 @pytest.mark.parametrize(

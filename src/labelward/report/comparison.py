@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labelward.errors import InputError
+from labelward.report.column_leakage import only_measured
 from labelward.report.formatting import NOTHING, data_size, duration
 from labelward.report.load import StoredAudit, read_audit
 from labelward.report.metrics import metric_name, spread_text
@@ -52,7 +53,7 @@ def compare_audits(folders: Sequence[Path]) -> Comparison:
     shown = (
         _jobs(names, audits),
         _utilities(names, tables),
-        _leakages(names, tables),
+        _leakages(names, [only_measured(table) for table in tables]),
         _costs(names, tables),
     )
     same = len({stored_source(folder) for folder in folders}) == 1 and len({_data(table) for table in tables}) == 1
