@@ -106,7 +106,7 @@ class StudyReport:
 
     def _unjudged(self) -> str:
         """Return why no figure was judged."""
-        compared = [cell for *_, cell in self.cells()]
+        compared = [cell for *_, cell in self.cells() if cell.ours != NOT_RUN]
         tolerances = any(cell.within for cell in compared)
         if (tolerances or self.study.claims) and self.result.seeds != self.study.seeds:
             return f"No figure was judged: tolerances hold for the mean of {self.study.seeds} seeds."
