@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from stored_audit import JOB, make_leakage, make_row, make_run, regression_rows
 
+from labelward.cli._summary import print_summary
 from labelward.report.column_leakage import column_sentences, column_table
 from labelward.report.comparison import compare_audits
 from labelward.report.load import StoredAudit, read_audit
@@ -104,6 +105,13 @@ def test_columns_that_were_not_measured_have_no_figures() -> None:
     assert set(row[4:]) == {"–"}
     (row,) = column_table(on_cells(0.2, defense=({"kind": "randomized-response", "epsilon": 1.0},))).rows
     assert row[4] == "0.200"
+
+
+def test_the_console_has_dashes_for_what_was_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    noisy = ({"kind": "randomized-response", "epsilon": 1.0},)
+    print_summary([make_row(defense=noisy), cells(0.0, defense=noisy)])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "bin-reconstruction  " in line]
+    assert line.count("–") == 3
 
 
 def test_comparisons_leave_out_what_was_not_measured(tmp_path: Path) -> None:
