@@ -137,5 +137,6 @@ def test_cells_that_follow_from_splits_are_told_from_the_others(figures: tuple[f
 def test_what_a_bound_does_not_cover_is_a_list() -> None:
     (sentence,) = scope_notice(summary_table([make_row(defense=({"kind": "id-lmid", "xi": 0.5},))]))
     assert "not cover: several nodes" in sentence
-    (sentence,) = scope_notice(summary_table([make_row(defense=({"kind": "lp-mst", "epsilon": 0.5},))]))
+    sentence, who_keeps_it = scope_notice(summary_table([make_row(defense=({"kind": "lp-mst", "epsilon": 0.5},))]))
+    assert "the true labels" in who_keeps_it
     assert sentence.count(";") == 6

@@ -103,12 +103,18 @@ def budget_notice(budget: float | None) -> list[str]:
 
 
 def scope_notice(table: Sequence[SummaryRow]) -> list[str]:
-    """Return for each budget of a defense what it covers and excludes."""
+    """Return for each budget of a defense what it covers and excludes, and what no epsilon of labels covers."""
     found = {(kind, name, scope.covers): scope.excludes for row in table for kind, name, _, scope in budgets(row.chain)}
-    return [
+    notices = [
         f"The {name} of {kind} is {covers}. It does not cover{':' if ';' in out else ''} {out}."
         for (kind, name, covers), out in found.items()
     ]
+    if any(scope.private == "labels" for row in table for *_, scope in budgets(row.chain)):
+        notices.append(
+            "These figures are of the true labels, which no epsilon covers: a party that repeats the attacks on its view "
+            "learns labels from the exact scores. They stay with the label holder."
+        )
+    return notices
 
 
 def constant_notice(table: Sequence[SummaryRow]) -> list[str]:

@@ -145,7 +145,7 @@ def _nearest(search: StoredSearch) -> str:
     record = search.record
     limits = [(record.objectives.index(name), limit) for name, limit in record.constraints.items()]
     again = [point for point in search.front if point.confirmed] or list(search.front)
-    near = min(again, key=lambda point: max((expected(point, at) - limit) / limit for at, limit in limits))
+    near = min(again, key=lambda point: max((expected(point, at) - limit) / (limit or 1.0) for at, limit in limits))
     plural = "" if record.margin == 1 else "s"
     close = f", or comes closer to it than {record.margin:g} standard error{plural}" if record.margin else ""
     figures = []
