@@ -111,8 +111,8 @@ def scope_notice(table: Sequence[SummaryRow]) -> list[str]:
     ]
     if any(scope.private == "labels" for row in table for *_, scope in budgets(row.chain)):
         notices.append(
-            "These figures are of the true labels, which no epsilon covers: a party that repeats the attacks on its view "
-            "learns labels from the exact scores. They stay with the label holder."
+            "These figures are of the true labels, which no epsilon covers: a party that repeats the attacks on its "
+            "view learns labels from the exact scores. They stay with the label holder."
         )
     return notices
 
