@@ -204,6 +204,46 @@ def test_a_common_table_knows_the_place_of_each_row(tmp_path: Path, ids: str | N
 # -- refusals --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("party", "column", "wrong", "code"),
+    [
+        ("telco", "minutes", float("inf"), "values"),
+        ("telco", "typed", "n.b.", "values"),
+        ("bank", "balance", float("inf"), "values"),
+        ("bank", "label", None, "labels"),
+        ("bank", "label", 0.5, "labels"),
+        ("bank", "weight", -1.0, "values"),
+    ],
+)
+def test_errors_name_rows_of_the_file(tmp_path: Path, party: str, column: str, wrong: Any, code: Code) -> None:
+    """Rows are sorted by id, as text, before they are checked; of two rows the first of the file is named."""
+    ids = list(range(150))
+    tables: dict[str, dict[str, list[Any]]] = {
+        "bank": {"balance": [row / 3 for row in ids], "label": [row % 2 for row in ids], "weight": [1.0] * 150},
+        "telco": {"minutes": [row / 7 for row in ids], "typed": [str(row % 20) for row in ids]},
+    }
+    tables[party][column][7] = tables[party][column][10] = wrong  # sorted, row 10 comes first
+    job = parse_job(
+        {
+            "parties": {
+                "bank": {"table": str(tmp_path / "bank.parquet"), "id": "who", "label": "label", "weight": "weight"},
+                "telco": {"table": str(tmp_path / "telco.parquet"), "id": "who"},
+            },
+        }
+    )
+    for name, columns in tables.items():
+        pq.write_table(pa.table({"who": ids, **columns}), tmp_path / f"{name}.parquet")
+    with refused(DataError, code) as caught:
+        load_dataset(job, 1)
+    assert "row 7," in caught.value.reason
+    with refused(DataError, code) as caught:
+        own = load_party_table(job, party)
+        if party == "bank":
+            load_active(job, own, 1, SECRET)
+        encode_party(job, own, DataSplit.of(*np.zeros((2, 150), dtype=bool)), SECRET)
+    assert "row 7," in caught.value.reason
+
+
 def own_job(folder: Path, telco: dict[str, Any], **sections: Any) -> Job:
     pq.write_table(pa.table(telco), folder / "telco.parquet")
     own = {"table": str(folder / "telco.parquet"), "id": "who", **sections}

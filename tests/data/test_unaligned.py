@@ -50,8 +50,8 @@ def table(rows: int, seed: int = 0) -> pa.Table:
     return pa.table({"id": np.arange(rows) + 1000 * seed, **columns})
 
 
-def common(folder: Path, **data: Any) -> Job:
-    pq.write_table(table(ROWS), folder / "all.parquet")
+def common(folder: Path, rows: pa.Table | None = None, **data: Any) -> Job:
+    pq.write_table(table(ROWS) if rows is None else rows, folder / "all.parquet")
     given = {"table": str(folder / "all.parquet"), "label": "label", "id": "id", "test_size": 0.25, **data}
     return parse_job(
         {"data": given, "parties": {"active": ["a", "b", "branch"], "telco": ["c"], "shop": ["d"]}, "model": NET}
@@ -195,6 +195,18 @@ def test_too_few_aligned_rows(tmp_path: Path) -> None:
     job = common(tmp_path, aligned=0.3)
     with refused(JobError, "range", field="[model] batch_size", value=32):
         trained(job, held(job))
+
+
+@pytest.mark.parametrize("column", ["a", "c"])
+def test_errors_count_the_rows_of_the_common_table(tmp_path: Path, column: str) -> None:
+    """Only the rows from 100 on are infinite; some of those before are held by the active party alone."""
+    rows, values = table(ROWS), np.zeros(ROWS)
+    values[100:] = np.inf
+    rows = rows.set_column(rows.column_names.index(column), column, pa.array(values))
+    with refused(DataError, "values") as caught:
+        held(common(tmp_path, rows, aligned=0.3, test_size=0.25))
+    told = int(caught.value.reason.split(",")[0].removeprefix("row "))
+    assert told >= 100
 
 
 def test_what_has_no_use_for_such_rows(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from labelward.data.mistyped_values import check_mistyped, first_mistyped, is_text
-from labelward.data.tables import describe_row, find_column
+from labelward.data.tables import describe_row, find_column, first_row
 from labelward.errors import DataError, DataWarning
 
 MAX_CATEGORIES = 1000
@@ -232,7 +232,7 @@ def encode_numbers(values: Any, where: str) -> Floats:
     encoded = _floats(values)
     valid = np.isnan(encoded) | (np.abs(encoded) <= MAX_MAGNITUDE)
     if not valid.all():
-        row = int(np.argmin(valid))
+        row = first_row(~valid)
         wanted = f"at most {MAX_MAGNITUDE:g} in magnitude" if np.isfinite(encoded[row]) else "finite"
         reason = f"{describe_row(row)}, is {encoded[row]}; values must be {wanted}"
         raise DataError(reason, code="values", field=where, value=float(encoded[row]))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from labelward.data.tables import describe_row, find_column
+from labelward.data.tables import describe_row, file_row, find_column, first_row, rows_taken
 from labelward.errors import DataError
 from labelward.job import DataSection, PartySection
 from labelward.rng import PrivateSeed
@@ -55,12 +55,15 @@ def deal_labels(
     return holders
 
 
-def join_labels(parties: Sequence[PartySection], tables: Sequence[pa.Table]) -> tuple[pa.Table, Positions]:
+def join_labels(
+    parties: Sequence[PartySection], tables: Sequence[pa.Table], file_rows: Sequence[Positions]
+) -> tuple[pa.Table, Positions]:
     """Return one column ``label`` of the labels of several holders, and for each row the position of its holder.
 
     Args:
         parties: those with a label column.
         tables: of these, with the same rows in the same order; a missing label is one of another holder.
+        file_rows: for each row of a table its position in the party's file, for messages.
 
     Raises:
         DataError: two parties label a row, or none does.
@@ -69,19 +72,23 @@ def join_labels(parties: Sequence[PartySection], tables: Sequence[pa.Table]) -> 
         find_column(table, party.label or "", f"party {party.name!r}")
         for party, table in zip(parties, tables, strict=True)
     ]
-    known = np.stack([~pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False) for column in columns])
+    known: NDArray[np.bool_] = np.stack(
+        [~pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False) for column in columns]
+    )
     for wrong, reason in (
         (known.sum(axis=0) > 1, "labels a row that another party labels"),
         (~known.any(axis=0), "nobody labels a row"),
     ):
         if wrong.any():
-            row = int(np.argmax(wrong))
-            guilty = parties[int(np.flatnonzero(known[:, row])[-1])] if known[:, row].any() else parties[0]
-            raise DataError(
-                f"{reason} ({describe_row(row)}; {np.count_nonzero(wrong)} in all)",
-                code="labels",
-                field=f"party {guilty.name!r}",
-                value=row,
-            )
+            labeled = np.flatnonzero(known[:, int(np.argmax(wrong))])
+            guilty = int(labeled[-1]) if len(labeled) else 0
+            with rows_taken(file_rows[guilty]):
+                row = first_row(np.asarray(wrong) & known[guilty] if len(labeled) else wrong)
+                raise DataError(
+                    f"{reason} ({describe_row(row)}; {np.count_nonzero(wrong)} in all)",
+                    code="labels",
+                    field=f"party {parties[guilty].name!r}",
+                    value=file_row(row),
+                )
     joined = pc.coalesce(*[column.combine_chunks() for column in columns])
     return pa.table({"label": joined}), known.argmax(axis=0).astype(np.int64)

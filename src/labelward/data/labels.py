@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from labelward.data.encoding import encode_numbers
 from labelward.data.mistyped_values import first_mistyped, is_text
-from labelward.data.tables import describe_row, find_column
+from labelward.data.tables import describe_row, file_row, find_column, first_row, rows_taken
 from labelward.errors import DataError, DataWarning
 
 WIDEST_WEIGHTS = 1e9
@@ -62,7 +62,7 @@ def encode_labels(
     if divided and counts.min() < 2:
         lonely = classes[int(counts.argmin())]
         advice = "" if is_text(kind) else f"; {quantities} if the labels are continuous"
-        if is_text(kind) and codes[0] == counts.argmin():
+        if is_text(kind) and file_row(int(np.argmax(codes == counts.argmin()))) == 0:
             advice = "; it is in row 0, which may be a second line of names"
         reason = f"class {lonely!r} has a single row, but training and test each need one{advice}"
         raise DataError(reason, code="labels", field=where, value=lonely)
@@ -117,10 +117,10 @@ def encode_held_labels(table: pa.Table, column: str, place: str, classes: Sequen
         if not _is_number(held.type):
             reason = f"regression needs numbers but the column has type {held.type}{_misfit(held)}"
             raise DataError(reason, code="labels", field=where, value=str(held.type))
-        values[known] = encode_numbers(held, where)
-        return values
+        return encode_numbers(labels, where)
     if pa.types.is_floating(held.type):
-        held = _as_integers(held, where, _QUANTITIES)
+        with rows_taken(np.flatnonzero(known)):
+            held = _as_integers(held, where, _QUANTITIES)
     texts = held.cast(pa.string())
     codes = pc.index_in(texts, value_set=pa.array(classes, pa.string()))
     if codes.null_count:
@@ -171,7 +171,7 @@ def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float
     values = encode_numbers(weights, where)
     for wrong, problem in ((np.isnan(values), "is missing"), (values < 0, "is negative")):
         if wrong.any():
-            row = int(np.argmax(wrong))
+            row = first_row(wrong)
             reason = f"{describe_row(row)}, {problem} ({np.count_nonzero(wrong)} in all)"
             raise DataError(reason, code="values", field=where, value=int(np.count_nonzero(wrong)))
     if not values.any():
@@ -222,7 +222,7 @@ def _refuse_missing(labels: Any, where: str) -> None:
     if count:
         number = "1 label is missing" if count == 1 else f"{count} labels are missing"
         raise DataError(
-            f"{number} (the first in {describe_row(int(np.argmax(missing)))})", code="labels", field=where, value=count
+            f"{number} (the first in {describe_row(first_row(missing))})", code="labels", field=where, value=count
         )
 
 
@@ -230,7 +230,7 @@ def _as_integers(labels: Any, where: str, quantities: str) -> Any:
     values = np.asarray(labels.cast(pa.float64(), safe=False).to_numpy())
     wrong = ~np.isfinite(values) | (values != np.floor(values)) | (np.abs(values) > 2**53)
     if wrong.any():
-        row = int(np.argmax(wrong))
+        row = first_row(wrong)
         reason = (
             f"{describe_row(row)}, is {values[row]}; labels of classes must be integers or texts "
             f"({quantities} if they are continuous)"

@@ -22,7 +22,7 @@ from labelward.data.dataset import OwnSource, VerticalDataset, assemble_dataset,
 from labelward.data.label_holders import deal_labels
 from labelward.data.party_tables import join_tables, read_party_source, sort_by_id
 from labelward.data.splitting import DataSplit, check_split, published_split, split_rows
-from labelward.data.tables import prepared, read_ids, read_source
+from labelward.data.tables import prepared, read_ids, read_source, rows_taken
 from labelward.data.unaligned import draw_unaligned, with_unaligned
 from labelward.errors import JobError
 from labelward.job import Job, is_table_path
@@ -149,12 +149,15 @@ def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[
     if any(party.drop for party in job.parties):
         check_disjoint(job, assigned)
     stated = [assigned_values(job, table, assigned, key) for key in BY_COLUMN]
-    parties = encode_all(
-        partial(encode_columns, job, party.name, OwnSource(table, columns, *own), sides, private[party.name])
-        for party, columns, *own in zip(job.parties, assigned, *stated, strict=True)
-    )
+    with rows_taken(kept):
+        parties = encode_all(
+            partial(encode_columns, job, party.name, OwnSource(table, columns, *own), sides, private[party.name])
+            for party, columns, *own in zip(job.parties, assigned, *stated, strict=True)
+        )
     if len(apart):
-        parties = (with_unaligned(parties[0], whole.take(pa.array(apart)), told.at(apart)), *parties[1:])
+        with rows_taken(apart):
+            own_rows = with_unaligned(parties[0], whole.take(pa.array(apart)), told.at(apart))
+        parties = (own_rows, *parties[1:])
     named = (source.name, f"{place}, label column {job.data.label!r}")
     placed = DataSplit(**{name: kept[rows] for name, rows in sides.items()})
     found = assemble_dataset(job, named, parties, targets, ids, sides)

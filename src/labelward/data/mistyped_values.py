@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from labelward.data.tables import describe_row
+from labelward.data.tables import describe_row, first_row
 from labelward.data.written_values import LOOKS_DATED, is_written_date
 from labelward.errors import DataError
 
@@ -89,5 +89,5 @@ def _first(values: Any, misfits: Any) -> str:
     if not len(misfits):
         return ""
     texts = values.cast(pa.large_string())
-    row = int(np.argmax(pc.is_in(texts, value_set=misfits).to_numpy(zero_copy_only=False)))
+    row = first_row(pc.is_in(texts, value_set=misfits).to_numpy(zero_copy_only=False))
     return f"{describe_row(row)}, is {texts[row].as_py()!r}"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from labelward.data.column_partition import BY_COLUMN, check_disjoint, party_columns, party_values
 from labelward.data.dataset import (
+    LabelColumn,
     OwnSource,
     PartyDataset,
     VerticalDataset,
@@ -28,7 +29,7 @@ from labelward.data.dataset import (
 from labelward.data.encoding import is_categorical, max_categories
 from labelward.data.label_holders import join_labels
 from labelward.data.splitting import DataSplit, split_rows
-from labelward.data.tables import check_same_ids, read_ids, read_source
+from labelward.data.tables import check_same_ids, read_ids, read_source, rows_taken
 from labelward.data.unaligned import load_unaligned
 from labelward.errors import DataError, JobError
 from labelward.job import Job, PartySection
@@ -43,6 +44,7 @@ class PartyTable:
     party: PartySection
     table: pa.Table  # rows, sorted by id as text
     ids: NDArray[np.str_]  # text [rows], ascending
+    file_rows: NDArray[np.int64]  # positions of these rows in the file
 
     @property
     def name(self) -> str:
@@ -77,7 +79,7 @@ def sort_by_id(party: PartySection, table: pa.Table) -> PartyTable:
     """
     ids = read_ids(table, party.id or "", f"party {party.name!r}")
     order = np.argsort(ids)
-    return PartyTable(party=party, table=table.take(pa.array(order)), ids=ids[order])
+    return PartyTable(party=party, table=table.take(pa.array(order)), ids=ids[order], file_rows=order)
 
 
 def encode_party(job: Job, own: PartyTable, split: DataSplit, private: PrivateSeed) -> PartyDataset:
@@ -92,7 +94,8 @@ def encode_party(job: Job, own: PartyTable, split: DataSplit, private: PrivateSe
     """
     columns = party_columns(job, own.party, own.table)
     (directions,), (edges,) = (party_values([own.party], [columns], key) for key in BY_COLUMN)
-    return encode_columns(job, own.party.name, OwnSource(own.table, columns, directions, edges), split, private)
+    with rows_taken(own.file_rows):
+        return encode_columns(job, own.party.name, OwnSource(own.table, columns, directions, edges), split, private)
 
 
 def most_columns(job: Job, own: PartyTable) -> int:
@@ -143,6 +146,12 @@ def join_tables(
     return _assemble(job, name, owns, seed, private)
 
 
+def held_labels(job: Job, own: PartyTable) -> LabelColumn:
+    """Return the labels that one of several holders has: :func:`read_held_labels` of its table."""
+    with rows_taken(own.file_rows):
+        return read_held_labels(job, own.party, own.table)
+
+
 def _assemble(
     job: Job, name: str, owns: Sequence[PartyTable], seed: int, private: Mapping[str, PrivateSeed]
 ) -> VerticalDataset:
@@ -156,16 +165,26 @@ def _assemble(
         if getattr(first.party, key) is not None:
             reason = "is not supported where several parties have labels"
             raise JobError(reason, code="unsupported", field=f"[parties.{first.party.name}] {key}")
-    if len(job.holders) > len(holders):
-        targets = read_held_labels(job, first.party, first.table)
-    elif len(holders) > 1:
-        joined, positions = join_labels([own.party for own in holders], [own.table for own in holders])
-        targets = replace(read_labels(job, joined, ("label", None), "labels of all holders"), holders=positions)
-    else:
-        targets = read_labels(job, first.table, (first.party.label, first.party.weight), place)
+    targets = _read_targets(job, holders)
     split = split_rows(job.data, seed, len(targets.values), private[first.party.name])
     parties = encode_all(partial(encode_party, job, own, split, private[own.party.name]) for own in owns)
     if first.party.unaligned is not None:
         parties = (load_unaligned(first.party, parties[0], targets, first.ids), *parties[1:])
     where = f"{place}, label column {first.party.label!r}"
     return assemble_dataset(job, (name, where), parties, targets, first.ids, split)
+
+
+def _read_targets(job: Job, holders: Sequence[PartyTable]) -> LabelColumn:
+    """Return the labels of the holders whose tables are here, the active party first."""
+    first = holders[0]
+    label, place = first.party.label or "", f"party {first.party.name!r}"
+    if len(job.holders) > len(holders):
+        return held_labels(job, first)
+    if len(holders) == 1:
+        with rows_taken(first.file_rows):
+            return read_labels(job, first.table, (label, first.party.weight), place)
+    parts = zip(*((own.party, own.table, own.file_rows) for own in holders), strict=True)
+    joined, positions = join_labels(*parts)
+    with rows_taken(first.file_rows):
+        place = f"labels of all holders, rows of {place}"
+        return replace(read_labels(job, joined, ("label", None), place), holders=positions)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from labelward.job import TableKeys
 from labelward.job.table_formats import WrittenForm, has_table_suffix, listed_suffixes, table_reader, table_suffix
 
 _FEW_COLUMNS = 20
+_FILE_ROWS: ContextVar[NDArray[np.int64] | None] = ContextVar("file rows", default=None)
 
 
 def read_table(path: str | os.PathLike[str], *, text: Sequence[str] = (), form: WrittenForm | None = None) -> pa.Table:
@@ -210,9 +213,35 @@ def row_ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
     return tuple(read_ids(table, column or "id", place).tolist())
 
 
+@contextlib.contextmanager
+def rows_taken(rows: NDArray[np.int64]) -> Iterator[None]:
+    """Make messages count the rows of the file while a table holds some of them, or all in another order.
+
+    Args:
+        rows: for each row of the table its position in the file; inside of another call, in the table of that call.
+    """
+    outer = _FILE_ROWS.get()
+    token = _FILE_ROWS.set(rows if outer is None else outer[rows])
+    try:
+        yield
+    finally:
+        _FILE_ROWS.reset(token)
+
+
+def file_row(row: int) -> int:
+    """Return the position in the file of a row of the present table."""
+    rows = _FILE_ROWS.get()
+    return row if rows is None else int(rows[row])
+
+
+def first_row(wrong: NDArray[np.bool_]) -> int:
+    """Return the row of the present table that is the first in the file of those marked, of which there is one."""
+    return min(np.flatnonzero(wrong).tolist(), key=file_row)
+
+
 def describe_row(row: int) -> str:
-    """Return the name of a row in messages."""
-    return f"row {row}, counting from 0"
+    """Return the name of a row of the present table in messages."""
+    return f"row {file_row(row)}, counting from 0"
 
 
 def check_same_ids(verb: str, first: tuple[str, NDArray[np.str_]], second: tuple[str, NDArray[np.str_]]) -> None:

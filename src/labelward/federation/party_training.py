@@ -20,10 +20,10 @@ from labelward.data import (
     DataSplit,
     PartyTable,
     encode_party,
+    held_labels,
     load_active,
     load_party_table,
     most_columns,
-    read_held_labels,
     warn_of_label_proxies,
 )
 from labelward.errors import JobError, OutputError, unknown_name
@@ -221,7 +221,7 @@ def _active(
 
 def _passive(job: Job, party: str, own: PartyTable, defended: Variant, private: PrivateSeed) -> PartyProgram:
     programs = model_family(job.model)
-    held = read_held_labels(job, own.party, own.table) if party in job.holders else None
+    held = held_labels(job, own) if party in job.holders else None
 
     def live(run: PartyRun, ctx: Context) -> AttemptResult:
         agreed = _handshake(run, ctx)
