@@ -83,7 +83,7 @@ def join_labels(
             labeled = np.flatnonzero(known[:, int(np.argmax(wrong))])
             guilty = int(labeled[-1]) if len(labeled) else 0
             with rows_taken(file_rows[guilty]):
-                row = first_row(np.asarray(wrong) & known[guilty] if len(labeled) else wrong)
+                row = first_row(np.asarray(wrong) & (known[guilty] if len(labeled) else True))
                 raise DataError(
                     f"{reason} ({describe_row(row)}; {np.count_nonzero(wrong)} in all)",
                     code="labels",
