@@ -15,7 +15,7 @@ import pytest
 from labelward.auditing.traffic import wire_flows
 from labelward.data import load_dataset, load_tables
 from labelward.defenses import leakage_meter
-from labelward.errors import Code, InputError, JobError
+from labelward.errors import Code, InputError, JobError, PolicyError
 from labelward.federation.components import make_engine, make_policies, with_defaults
 from labelward.federation.leakage_monitor import with_monitor
 from labelward.federation.train import train_variant
@@ -420,6 +420,28 @@ def test_attacks_and_budgets_are_checked(tmp_path: Path) -> None:
         estimate_cost(job_of(tmp_path, model, attack=[{"kind": "id2graph", "foo": 1}]))
     assert not estimate_cost(job_of(tmp_path, model, attack=[{"kind": "id2graph"}])).budgeted
     assert estimate_cost(job_of(tmp_path, model, leakage={"budget": 0.3})).budgeted
+
+
+@pytest.mark.parametrize(
+    ("defense", "value"),
+    [
+        ({"kind": "grafting"}, None),
+        ({"kind": "min-bin-rows", "rows": 10}, ("before_histograms",)),
+        ({"kind": "id-lmid", "xi": 0.1, "party": "telco"}, ("before_instance_space", "split_candidates")),
+        ({"kind": "local-trees", "count": 100}, 100),
+        ({"kind": "purity-threshold", "threshold": 0.1}, 0.1),
+    ],
+)
+def test_all_variants_are_checked_as_by_an_audit(defense: dict[str, Any], value: Any, tmp_path: Path) -> None:
+    """Also where the undefended variant is the one that is estimated."""
+    with refused(PolicyError, "inapplicable", value=value):
+        estimate_cost(job_of(tmp_path, {"trees": 2, "depth": 2}, defense=[defense]))
+
+
+def test_the_active_partys_defenses_are_checked_where_others_are_remote(tmp_path: Path) -> None:
+    job = apart(tmp_path, ("bank",), defense=[{"kind": "local-trees", "count": 100}])
+    with refused(PolicyError, "inapplicable", value=100):
+        estimate_cost(job, remote=RemoteShape(columns={"telco": 3}))
 
 
 @pytest.mark.parametrize(("bandwidth", "latency"), [(0.0, 1.0), (1.0, -1.0), (float("nan"), 1.0), (1.0, float("inf"))])

@@ -10,10 +10,19 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import DataSplit, PartyTable, encode_party, load_active, load_dataset, load_party_table, load_tables
+from labelward.data import (
+    DataSplit,
+    PartyTable,
+    VerticalDataset,
+    encode_party,
+    load_active,
+    load_dataset,
+    load_party_table,
+    load_tables,
+)
 from labelward.errors import JobError, unknown_name
 from labelward.federation.components import check_job, make_policies, model_family, with_defaults
-from labelward.federation.leakage_monitor import with_monitor
+from labelward.federation.leakage_monitor import monitored_chains, with_monitor
 from labelward.federation.train import defense_variant
 from labelward.job import Job
 from labelward.planning.cost_model import training_data
@@ -146,8 +155,17 @@ def load_workload(job: Job, seed: int, remote: RemoteShape, policies: tuple[Poli
             )
     data = load_dataset(job, seed, load_tables(job), private={party.name: ANY_SEED for party in job.parties})
     chain = with_monitor(job, data, policies, seed=seed)
-    model_family(job.model).check(data, {job.active.name: chain})
+    _check_variants(job, data, seed)
     return Workload(dataset=data.name, data=training_data(data), generated=(), policies=chain)
+
+
+def _check_variants(job: Job, data: VerticalDataset, seed: int) -> None:
+    """Refuse what an audit would: any variant of the job, not the estimated one alone, that does not fit the data."""
+    here, passive = {party.name for party in data.parties}, tuple(party.name for party in job.passive)
+    for variant in job.variants():
+        chains = monitored_chains(job, data, variant, seed=seed)
+        own = {name: chain for name, chain in chains.items() if name in here}
+        model_family(job.model).check(data, own, passive=passive)
 
 
 def _partly_remote(
@@ -162,6 +180,7 @@ def _partly_remote(
         if name == job.active.name:
             active = load_active(job, table, seed, ANY_SEED)
             policies, split = with_monitor(job, active, policies, seed=seed), active.split
+            _check_variants(job, active, seed)
             data = training_data(active)
             labels, columns[name] = data.labels, data.columns[name]
         else:
