@@ -573,6 +573,34 @@ def test_a_feature_called_id_is_refused(job: Jobs, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.filterwarnings("ignore:no test row has class:labelward.errors.DataWarning")
+def test_an_attack_must_leave_rows_of_each_class_to_score(
+    job: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A class of which all rows are known would not count; an audit that has the attack already goes on."""
+    x = np.random.default_rng(1).normal(size=(240, 4))
+    rows = np.column_stack([x, np.arange(240) % 12 == 0])
+    np.savetxt(tmp_path / "t.csv", rows, delimiter=",", header="a,b,c,d,label", comments="", fmt="%g")
+
+    def asked(known: int, seeds: list[int]) -> Job:
+        attack = [{"kind": "instance-clustering", "known_per_class": known}]
+        data = {"table": str(tmp_path / "t.csv"), "label": "label", "test_size": 0.25}
+        return job(data=data, parties={"active": 0.5, "telco": 0.5}, defense=None, attack=attack, run={"seeds": seeds})
+
+    field = "[[attack]] 1 known_per_class"
+    with refused(JobError, "labels", field=field, value=50) as caught:
+        audit(asked(50, [1]), tmp_path / "out")
+    for word in ("class '1'", "training rows", "left to score"):
+        assert word in caught.value.reason
+    assert not (tmp_path / "out").exists()
+    (row, *_) = audit(asked(5, [1]), tmp_path / "few")
+    assert 0 < row.leakage["accuracy"] <= 1
+    with monkeypatch.context() as earlier:
+        earlier.setattr("labelward.auditing.audit._check_known", lambda *_: None)
+        audit(asked(50, [1]), tmp_path / "out")
+    assert {row.seed for row in audit(asked(50, [1, 2]), tmp_path / "out")} == {1, 2}
+
+
 def test_a_table_that_changed_is_refused_on_resume(job: Jobs, tmp_path: Path) -> None:
     """Rows of two data sets must not stand side by side."""
     table = tmp_path / "table.csv"

@@ -254,6 +254,11 @@ class Attack(Parameters, ABC):
         return 0
 
     @property
+    def known_per_class(self) -> int:
+        """Number of rows of each class, drawn in scoring, that label clusters (:attr:`LabelGuess.known_per_class`)."""
+        return 0
+
+    @property
     def known_column(self) -> tuple[str, str] | None:
         """Another party and its column, whose values the attacker knows of :attr:`labels_needed` rows, not labels."""
         return None

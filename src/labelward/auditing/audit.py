@@ -61,7 +61,7 @@ from labelward.leakage.attributes import check_attribute, known_attribute
 from labelward.leakage.embeddings import Explainer
 from labelward.leakage.known_rows import sample_known_rows
 from labelward.leakage.privacy_figures import PrivacyScorer, ViewGuess
-from labelward.leakage.run_attack import score_baselines, score_without_view, told_column
+from labelward.leakage.run_attack import check_rows_of_classes, score_baselines, score_without_view, told_column
 from labelward.metrics.utility import Baselines, baselines, utility
 from labelward.parameters import StrPath, as_path, as_paths, check_instance
 from labelward.party.joined_view import SEPARATOR
@@ -161,11 +161,15 @@ def audit(
     source = load_tables(job)
     private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
     first = load_dataset(job, job.run.seeds[0], source, private=private)
+    begun = () if force else _stored_attacks(out)
     _check_data(job, first)
+    _check_known(job, first, begun)
     warn_of_label_proxies(first)
     directed = directed_parties(first)  # by share, the seed decides who has a column
     for seed in job.run.seeds[1:]:  # refuse an unusable draw before anything is written
-        directed |= directed_parties(load_dataset(job, seed, source, private=private))
+        drawn = load_dataset(job, seed, source, private=private)
+        _check_known(job, drawn, begun)
+        directed |= directed_parties(drawn)
     _check_directions(job, directed)
     listed, digests = with_standing(job, len(first.ids), len(first.classes)), source_digests(source.tables)
     if not force:
@@ -199,12 +203,7 @@ def _grown(out: Path, job: Job) -> Job:
     stored = stored_job(out)
     if stored is None:
         return job
-    earlier = with_defaults(dataclasses.replace(stored, attacks=()))
-    attacks = {  # one by one: two that a development version told apart may be the same
-        attack: None
-        for each in stored.attacks
-        for attack in with_defaults(dataclasses.replace(stored, attacks=(each,))).attacks
-    }
+    earlier, attacks = with_defaults(dataclasses.replace(stored, attacks=())), dict.fromkeys(_stored_attacks(out))
     seeds = dict.fromkeys((*earlier.run.seeds, *job.run.seeds))
     return dataclasses.replace(
         job,
@@ -212,6 +211,19 @@ def _grown(out: Path, job: Job) -> Job:
         attacks=tuple(attacks | dict.fromkeys(job.attacks)),
         run=dataclasses.replace(job.run, seeds=tuple(seeds)),
     )
+
+
+def _stored_attacks(out: Path) -> tuple[ComponentSpec, ...]:
+    """Return the attacks that an audit in a folder was asked for before, completed."""
+    stored = stored_job(out)
+    if stored is None:
+        return ()
+    attacks = {  # one by one: two that a development version told apart may be the same
+        attack: None
+        for each in stored.attacks
+        for attack in with_defaults(dataclasses.replace(stored, attacks=(each,))).attacks
+    }
+    return tuple(attacks)
 
 
 def _check_begun(out: Path) -> None:
@@ -257,6 +269,16 @@ def _check_data(job: Job, data: VerticalDataset) -> None:
                 field=f"party {party.name!r}",
                 value="id",
             )
+
+
+def _check_known(job: Job, data: VerticalDataset, begun: Sequence[ComponentSpec]) -> None:
+    """Refuse attacks that know all rows of a class, but for those of an audit that an earlier version began."""
+    for number, attack in enumerate(job.attacks, 1):
+        if attack not in begun:
+            try:
+                check_rows_of_classes(make_attack(attack), data, attacking_parties(job, attack))
+            except InputError as error:
+                raise error.under(f"[[attack]] {number}:").translated(JobError) from error
 
 
 def _check_directions(job: Job, directed: frozenset[str]) -> None:

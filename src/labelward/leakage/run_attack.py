@@ -15,7 +15,7 @@ from labelward import rng
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, ColumnGuess, Guess, LabelGuess
 from labelward.attacks.known_label_models import fit_boosted, fit_logistic
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.errors import InputError, JobError
+from labelward.errors import DataError, InputError, JobError
 from labelward.leakage.attributes import attribute_values, known_attribute
 from labelward.leakage.column_scores import score_columns
 from labelward.leakage.known_rows import sample_known_rows
@@ -323,6 +323,27 @@ def _auxiliary(attack: Attack, data: VerticalDataset, seed: int, party: str) -> 
     return AuxiliaryKnowledge(
         classes=classes, known_rows=rows, known_labels=told[rows], class_counts=counts, attribute=further
     )
+
+
+def check_rows_of_classes(attack: Attack, data: VerticalDataset, parties: Sequence[str]) -> None:
+    """Refuse known rows of each class that leave none of a class to score, which would then count the others alone.
+
+    Args:
+        attack: whose :attr:`~labelward.attacks.base.Attack.known_per_class` is checked.
+        data: of all parties.
+        parties: that attack; the labels that each of them holds are not scored.
+
+    Raises:
+        DataError: a class has no more training rows than are known.
+    """
+    known = attack.known_per_class
+    for party in parties if known else ():
+        labels = np.delete(data.train_labels, _held(data, party))
+        counts = np.bincount(labels[labels >= 0])
+        for number in np.flatnonzero((counts > 0) & (counts <= known)).tolist():
+            named = f"class {data.classes[number]!r}" if data.classes else f"bin {number} of the labels"
+            reason = f"{named} has {counts[number]} training rows, and none is left to score; know fewer of each class"
+            raise DataError(reason, code="labels", field="known_per_class", value=known)
 
 
 def told_column(attack: Attack, data: VerticalDataset) -> NDArray[np.int64]:
