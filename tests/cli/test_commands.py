@@ -331,6 +331,15 @@ def test_score_for_people(tmp_path: Path, call: Call, audited: Path) -> None:
     assert "(chance " in result.stdout
 
 
+def test_a_forest_of_copies_gets_a_warning(tmp_path: Path, call: Call) -> None:
+    write_table(tmp_path / "table.csv")
+    changes = {"trees = 2": 'kind = "forest"\ntrees = 2'}
+    options = ["--out", tmp_path / "run", "--defense", "none", "--seed", 1]
+    assert "all alike" in call("train", write_job(tmp_path, changes=changes), *options).stderr
+    changes = {"trees = 2": 'kind = "forest"\ntrees = 2\nrow_fraction = 0.8'}
+    assert "all alike" not in call("train", write_job(tmp_path, changes=changes), *options, "--force").stderr
+
+
 def test_an_audit_of_quantities_and_its_stored_attack(tmp_path: Path, call: Call) -> None:
     rng = np.random.default_rng(3)
     write_table(tmp_path / "table.csv", label=rng.gamma(2.0, size=120))

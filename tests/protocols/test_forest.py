@@ -13,7 +13,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from crossing import crossed
 from labelward.messages.codec import decode
 from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows, TreeStart
-from labelward.protocols.secureboost.params import FederatedForest
+from labelward.protocols.secureboost.family import TreeFamily
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost
 from wiring import Run, Setting, make_parts, make_targets
 
 
@@ -22,6 +23,22 @@ def setting(seed: int, targets: str = "classes", rows: int = 80, **params: Any) 
     classes = ("0", "1", "2") if targets == "classes" else ()
     given = {"trees": 3, "depth": 3, "bins": 8} | params
     return Setting(parts, make_targets(seed, parts, targets), FederatedForest(**given), classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("params", "alike"),
+    [
+        ({}, True),
+        ({"row_fraction": 0.8}, False),
+        ({"feature_fraction": 0.8}, False),
+        ({"replace": True}, False),
+        ({"trees": 1}, False),
+    ],
+)
+def test_copies_of_one_tree_are_remarked(params: dict[str, Any], alike: bool) -> None:
+    remark = TreeFamily(FederatedForest(**params)).remark(["bank", "telco"])
+    assert ("row_fraction" in remark) == alike
+    assert not TreeFamily(SecureBoost()).remark(["bank", "telco"])
 
 
 # -- the definition ----------------------------------------------------------------------------------------------------

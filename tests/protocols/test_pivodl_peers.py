@@ -38,6 +38,7 @@ from labelward.messages.pivodl import (
 from labelward.party.context import Context, no_progress
 from labelward.protocols.pivodl import label_scale
 from labelward.protocols.pivodl.family import PivodlFamily
+from labelward.protocols.pivodl.params import Pivodl
 from labelward.protocols.pivodl.predict import predict_rows
 from refusals import refused
 
@@ -192,7 +193,8 @@ def test_a_defense_of_one_party_protects_nobody(kind: str, party: str) -> None:
 
 
 def test_two_parties_are_told_what_they_learn() -> None:
-    of_two, of_more = PivodlFamily.remark(["bank", "clinic"]), PivodlFamily.remark(["bank", "clinic", "shop"])
+    family = PivodlFamily(Pivodl())
+    of_two, of_more = family.remark(["bank", "clinic"]), family.remark(["bank", "clinic", "shop"])
     assert "bin-bounds" in of_more
     assert of_two.startswith(of_more)
     assert len(of_two) > len(of_more)

@@ -203,8 +203,7 @@ class ModelFamily(ABC, Generic[S]):
             )
         return Topology.star(*parties, roles=self.roles)
 
-    @classmethod
-    def remark(cls, parties: Sequence[str]) -> str:
+    def remark(self, parties: Sequence[str]) -> str:
         """Return what users must know of a run with these parties before it begins; empty for nothing."""
         return ""
 

@@ -75,8 +75,7 @@ class LogisticFamily(ModelFamily[LogisticShare]):
 
     params: LogisticRegression
 
-    @classmethod
-    def remark(cls, parties: Sequence[str]) -> str:
+    def remark(self, parties: Sequence[str]) -> str:
         """See :meth:`ModelFamily.remark`."""
         told = "the active party learns the passive parties' part of the score of each row in each epoch, as a sum"
         if len(parties) == 2:

@@ -122,8 +122,7 @@ class PivodlFamily(ModelFamily[PivodlShare]):
         assert isinstance(share, PivodlShare)
         return self.topology(share.parties, share.holders)
 
-    @classmethod
-    def remark(cls, parties: Sequence[str]) -> str:
+    def remark(self, parties: Sequence[str]) -> str:
         """See :meth:`ModelFamily.remark`."""
         exact = (
             "without 'label-dp-sums' the opened sums tell any party labels of others exactly, the more of them the "

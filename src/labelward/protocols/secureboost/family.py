@@ -131,6 +131,18 @@ class TreeFamily(ModelFamily[ModelShare]):
         topology = self.topology((active.name, *setup.passive), (active.name,))
         self.check_policies(policies, topology, {ACTIVE: setup, PASSIVE: alone})
 
+    def remark(self, parties: Sequence[str]) -> str:
+        """See :meth:`ModelFamily.remark`: trees of a forest that draws nothing are copies of one tree."""
+        params = self.params
+        if params.kind != "forest" or params.trees == 1 or params.replace:
+            return ""
+        if min(params.row_fraction, params.feature_fraction) < 1:
+            return ""
+        return (
+            f"the {params.trees} trees of the forest draw neither rows nor columns, so that they are all alike; set "
+            "row_fraction or feature_fraction below 1, or replace = true"
+        )
+
     def _check_idle(self, data: VerticalDataset) -> None:
         """Refuse what would mean nothing for these labels and rows."""
         params, several = self.params, len(data.classes) > 2
