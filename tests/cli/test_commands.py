@@ -340,6 +340,16 @@ def test_a_forest_of_copies_gets_a_warning(tmp_path: Path, call: Call) -> None:
     assert "all alike" not in call("train", write_job(tmp_path, changes=changes), *options, "--force").stderr
 
 
+@pytest.mark.parametrize("limit", ["min_rows = 1000", "gamma = 1e9"])
+def test_a_model_without_splits_gets_a_warning(limit: str, tmp_path: Path, call: Call) -> None:
+    write_table(tmp_path / "table.csv")
+    options = ["--out", tmp_path / "run", "--defense", "none", "--seed", 1]
+    told = call("train", write_job(tmp_path, changes={"trees = 2": f"trees = 2\n{limit}"}), *options)
+    assert told.exit_code == 0, told.output
+    assert "has a split" in told.stderr
+    assert "has a split" not in call("train", write_job(tmp_path), *options, "--force").stderr
+
+
 def test_an_audit_of_quantities_and_its_stored_attack(tmp_path: Path, call: Call) -> None:
     rng = np.random.default_rng(3)
     write_table(tmp_path / "table.csv", label=rng.gamma(2.0, size=120))

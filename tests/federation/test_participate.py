@@ -453,6 +453,25 @@ def test_the_first_line_of_a_log_says_what_protects_nothing(company: Path) -> No
         assert (event, fields["party"], fields["insecure"]) == ("started", party, ["plain engine"])
 
 
+@pytest.mark.parametrize(("min_rows", "told"), [(1000, {"bank"}), (1, set())])
+def test_the_label_holder_hears_of_a_model_without_splits(company: Path, min_rows: int, told: set[str]) -> None:
+    heard, meeting = set[str](), Meeting()
+    for party in PARTIES:
+        path = company / f"{party}.toml"
+        path.write_text(path.read_text().replace("depth = 2", f"depth = 2\nmin_rows = {min_rows}"))
+
+    def run(party: str, job: Job, out: Path) -> PartyRecord:
+        def log(event: str, fields: Mapping[str, Any]) -> None:
+            if event == "remark" and "min_rows" in fields["remark"]:
+                heard.add(party)
+
+        variant = "none" if party == "bank" else None
+        return train_as_party(job, party, out, seed=1, join=meeting.join, variant=variant, log=log)
+
+    together(company, meeting, run)
+    assert heard == told
+
+
 def test_parties_that_disagree_hear_on_what(company: Path) -> None:
     path = company / "telco.toml"
     path.write_text(path.read_text().replace("depth = 2", "depth = 3"))

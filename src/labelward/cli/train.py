@@ -77,6 +77,8 @@ def train_command(
 
     for name, value in result.utility.items():
         typer.echo(f"{name}  {format_metric(name, value, digits=4)}")
+    if result.remark:
+        warn(result.remark)
     typer.echo(f"wrote {out}")
 
 

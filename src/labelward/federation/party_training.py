@@ -201,6 +201,8 @@ def _active(
     def live(run: PartyRun, ctx: Context) -> AttemptResult:
         _begin_view(run, ctx, inputs, masks)
         ended = programs.program(ctx, _handshake(run, ctx), inputs, run.engine)
+        if remark := programs.remark_on(ended.share):
+            run.log("remark", {"remark": remark})
         utility = utility_scores(programs, ended.margins, data)
         leakage = leakage_figures(ctx.policies.policies)
         return AttemptResult(ended=ended, dates=tuple(sorted(inputs.data.dates)), utility=utility, leakage=leakage)

@@ -47,6 +47,7 @@ class TrainedModel:
         phases: seconds by party and phase.
         estimate: estimated cost, if available.
         parties: whose folders were written.
+        remark: what users must know of the model, such as that no tree has a split; empty for nothing.
     """
 
     dataset: str
@@ -59,6 +60,7 @@ class TrainedModel:
     phases: dict[str, dict[str, float]]
     estimate: Estimate | None
     parties: tuple[str, ...]
+    remark: str = ""
 
 
 def train_variant(
@@ -131,6 +133,7 @@ def train_variant(
             phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
             estimate=estimate,
             parties=tuple(party.name for party in data.parties),
+            remark=programs.remark_on(next(iter(ended.shares.values()))),
         )
         write_record(folder, _record(model, data, programs))
     return model

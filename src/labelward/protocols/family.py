@@ -126,6 +126,18 @@ class RoleResult(Generic[S]):
     watched: ValidationHistory | None = None
 
 
+def split_remark(splits: int, limits: str) -> str:
+    """Return the remark on a model of trees without any split; empty for one that has some.
+
+    Args:
+        splits: of all trees.
+        limits: the parameters that rule splits out.
+    """
+    if splits:
+        return ""
+    return f"no tree of the model has a split, so that all rows are predicted alike; lower {limits}, or add columns"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImageMaps:
     """One party's part of some images, with class activation maps of the joint model.
@@ -205,6 +217,10 @@ class ModelFamily(ABC, Generic[S]):
 
     def remark(self, parties: Sequence[str]) -> str:
         """Return what users must know of a run with these parties before it begins; empty for nothing."""
+        return ""
+
+    def remark_on(self, share: S) -> str:
+        """Return what users must know of a trained model, by the coordinator's share of it; empty for nothing."""
         return ""
 
     def check_between_companies(self, policies: Sequence[Policy]) -> None:

@@ -51,6 +51,7 @@ from labelward.protocols.family import (
     label_vector,
     one_round,
     refuse_unsupported,
+    split_remark,
 )
 from labelward.protocols.pivodl.agreed_sizes import checked_offer, largest_message, offered_columns
 from labelward.protocols.pivodl.boosting import load_progress, train_trees
@@ -131,6 +132,10 @@ class PivodlFamily(ModelFamily[PivodlShare]):
         if len(parties) > 2:
             return exact
         return f"{exact}; with two parties, each learns all sums of the other by subtracting its own from the totals"
+
+    def remark_on(self, share: PivodlShare) -> str:
+        """See :meth:`ModelFamily.remark_on`."""
+        return split_remark(sum(len(tree.nodes) for tree in share.trees), "min_rows, min_node_rows or gamma")
 
     def check_between_companies(self, policies: Sequence[Policy]) -> None:
         """See :meth:`ModelFamily.check_between_companies`: exact sums must be allowed."""

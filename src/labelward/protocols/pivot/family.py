@@ -47,6 +47,7 @@ from labelward.protocols.family import (
     label_vector,
     one_round,
     refuse_unsupported,
+    split_remark,
 )
 from labelward.protocols.pivot.agreed_sizes import TrainingSizes, prediction_bytes
 from labelward.protocols.pivot.arithmetic import HEAD
@@ -121,6 +122,10 @@ class PivotFamily(ModelFamily[PivotShare]):
         """See :meth:`ModelFamily.share_topology`: a share names the dealer of the training."""
         assert isinstance(share, PivotShare)
         return self._topology(share.parties, share.parties[:1], share.dealer)
+
+    def remark_on(self, share: PivotShare) -> str:
+        """See :meth:`ModelFamily.remark_on`."""
+        return split_remark(len(share.nodes), "min_rows or min_node_rows")
 
     def check(
         self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None

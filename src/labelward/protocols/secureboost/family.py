@@ -59,6 +59,7 @@ from labelward.protocols.family import (
     ValidationHistory,
     label_vector,
     refuse_unaligned,
+    split_remark,
 )
 from labelward.protocols.secureboost.active import train_active
 from labelward.protocols.secureboost.behavior import SumLies
@@ -142,6 +143,10 @@ class TreeFamily(ModelFamily[ModelShare]):
             f"the {params.trees} trees of the forest draw neither rows nor columns, so that they are all alike; set "
             "row_fraction or feature_fraction below 1, or replace = true"
         )
+
+    def remark_on(self, share: ModelShare) -> str:
+        """See :meth:`ModelFamily.remark_on`."""
+        return split_remark(sum(len(tree.nodes) for tree in share.trees), "min_rows, min_child_weight or gamma")
 
     def _check_idle(self, data: VerticalDataset) -> None:
         """Refuse what would mean nothing for these labels and rows."""
