@@ -482,6 +482,23 @@ def test_parties_that_disagree_hear_on_what(company: Path) -> None:
     assert not (company / "run-telco" / "telco" / "model").exists()
 
 
+@pytest.mark.parametrize("cell", ["inf", "1e200"])
+def test_partners_hear_that_a_table_has_a_bad_cell(company: Path, cell: str) -> None:
+    """Whose table it is and the code; no column, no row and no value."""
+    path = company / "telco.csv"
+    names, first, *rest = path.read_text().splitlines()
+    bad = ",".join([*first.split(",")[:-1], cell])
+    path.write_text("\n".join([names, bad, *rest]) + "\n")
+    raised = trained(company, Meeting())
+    assert isinstance(raised["telco"], DataError)
+    for party in ("bank", "shop"):
+        assert isinstance(raised[party], PeerError)
+        for told in ("its table", "'values'"):
+            assert told in raised[party].reason
+        for private in (cell, names.split(",")[-1], "row"):
+            assert private not in raised[party].reason
+
+
 def test_ids_that_differ_are_counted(company: Path) -> None:
     path = company / "shop.csv"
     path.write_text(path.read_text().replace("c007", "d007"))

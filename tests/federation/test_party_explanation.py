@@ -20,9 +20,9 @@ from labelward.errors import DataError, HandshakeError, JobError, PeerError, Pol
 from labelward.federation.explain import explain_stored_model
 from labelward.federation.model import FederatedModel
 from labelward.federation.party_explanation import explain_as_party, export_as_party, importance_at_party
-from labelward.federation.party_run import CONSENT
 from labelward.federation.train import train_variant
 from labelward.job import Job, load_job
+from labelward.party.public_reason import CONSENT
 from labelward.protocols.secureboost.share import ModelShare
 from refusals import refused
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from labelward.data import RawTables, as_table, load_dataset
-from labelward.errors import Code, DataError, JobError, LabelwardError, OutputError, PolicyError
+from labelward.errors import Code, DataError, DependencyError, JobError, LabelwardError, OutputError, PolicyError
 from labelward.federation.components import with_defaults
-from labelward.federation.party_run import CONSENT, public_reason
 from labelward.job import parse_job
+from labelward.party.public_reason import CONSENT, public_reason, reason_during_run
 from labelward.rng import PrivateSeed
 
 ROWS = 40
@@ -66,3 +66,13 @@ def test_consent_that_lacks_is_named_and_a_foreign_error_by_its_kind() -> None:
     assert "'rows'" in public_reason(error)
     assert "KeyError" in public_reason(KeyError("private"))
     assert "private" not in public_reason(error) + public_reason(KeyError("private"))
+
+
+@pytest.mark.parametrize("code", ["values", "labels", "diverged", "range", "unreadable"])
+def test_during_a_run_no_code_follows_from_the_labels(code: Code) -> None:
+    private = {"code": code, "field": "private", "value": "private"}
+    assert "'values'" in reason_during_run(DataError("private", **private))
+    for kind in (DataError, JobError, DependencyError):
+        same = kind("other", code="values", field="other", value="other")
+        assert reason_during_run(kind("private", **private)) == reason_during_run(same)
+        assert "private" not in reason_during_run(same)

@@ -21,7 +21,9 @@ from blames import blamed, refused_about
 from labelward.errors import (
     Code,
     CodecError,
+    DataError,
     HandshakeError,
+    JobError,
     LabelwardError,
     OutputError,
     PeerDisagreementError,
@@ -262,6 +264,8 @@ def test_a_silent_peer_ends_the_run() -> None:
         (KeyboardInterrupt(), "interrupted"),
         (OutputError("cannot be written", code="unwritable", field="/data/run"), "write"),
         (ValueError("age 42 of row c00017"), "ValueError"),
+        (DataError("age 42 of row c00017", code="values", field="/data/run"), "its table"),
+        (JobError("is for 42 rows", code="range", field="/data/run"), "its job file"),
     ],
 )
 def test_what_the_others_hear_of_a_failure(error: BaseException, word: str) -> None:

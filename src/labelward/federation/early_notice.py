@@ -16,8 +16,9 @@ from typing import Any, Literal
 
 from labelward.errors import LabelwardError
 from labelward.federation.connect import connect
-from labelward.federation.party_run import PATIENCE, Connection, Join, Log, public_reason
+from labelward.federation.party_run import PATIENCE, Connection, Join, Log
 from labelward.job import Job, network_job
+from labelward.party.public_reason import public_reason
 from labelward.runs.secure_files import LOCK_FILE, directory_lock
 
 __all__ = ["EarlyNotice", "Purpose"]

@@ -12,12 +12,13 @@ from labelward.errors import FileFormatError, JobError, PolicyError
 from labelward.federation.components import make_policies, model_family, with_defaults
 from labelward.federation.model import InferenceSession, PartyRows, Warn, ignore_warning, load_rows
 from labelward.federation.model_shares import check_share
-from labelward.federation.party_run import CONSENT, Join, Log, require_party, run_until_complete
+from labelward.federation.party_run import Join, Log, require_party, run_until_complete
 from labelward.federation.party_training import party_variant
 from labelward.federation.predict import write_predictions
 from labelward.federation.simulation import MODEL
 from labelward.job import Job, Variant
 from labelward.party.context import Context
+from labelward.party.public_reason import CONSENT
 from labelward.party.transcript import Transcript
 from labelward.policy.chain import PolicyChain
 from labelward.protocols.family import ModelFamily, PartyShare, PredictMode

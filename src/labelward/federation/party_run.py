@@ -14,15 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import msgspec
 
 from labelward.errors import (
-    Code,
-    DataError,
-    DependencyError,
     JobError,
     LabelwardError,
     OutputError,
     PeerError,
     PeerRestartedError,
-    PolicyError,
     unknown_name,
     whole_interrupts,
 )
@@ -42,6 +38,7 @@ from labelward.party.checkpoint import NOISE_FILE, Checkpoints
 from labelward.party.context import Context, Progress
 from labelward.party.evidence import compare_exchanges, with_evidence
 from labelward.party.handshake import RowMasks
+from labelward.party.public_reason import public_reason
 from labelward.party.transcript import Transcript, ids_digest
 from labelward.policy.chain import PolicyChain
 from labelward.protocols.family import RoleResult
@@ -59,24 +56,8 @@ T = TypeVar("T")
 _MAX_RESTARTS = 100
 """Attempts without a new checkpoint; more is a party that cannot run, or does not want to."""
 
-CONSENT: Final = "[network] consent"
-"""Where a party says what it agrees to after a training."""
-
 PATIENCE: Final = 5.0
 """Seconds to wait for partners that are told; one that waits itself tries to connect every two seconds at least."""
-
-_SIDES: dict[type[LabelwardError], str] = {
-    JobError: "its job file",
-    DataError: "its table",
-    OutputError: "its folder",
-    DependencyError: "its installation",
-}
-"""What may be to blame, as partners may know it; anything else, such as a defense, is "its settings"."""
-
-_OF_CONTENT: Final = frozenset({"columns", "rows", "labels", "values"})
-_CONTENT: Final[Code] = "values"
-"""What partners hear of a table whose content is wrong, whichever of these codes the error has: told apart, they could
-say that a class is rare, or that there is one class only."""
 
 Log = Callable[[str, Mapping[str, Any]], None]
 """Called with what happened and its particulars; none of them is a private value."""
@@ -132,21 +113,6 @@ def require_party(job: Job, party: str) -> None:
     names = [each.name for each in job.parties]
     if party not in names:
         raise JobError(unknown_name("party", party, names), code="unknown", field="--as", value=party)
-
-
-def public_reason(error: Exception) -> str:
-    """Return what partners may know of an error that keeps a party from beginning: the side and the code.
-
-    What a table holds has one code, ``"values"``, as it may follow from the labels whether rows, columns, labels or
-    cells are wrong.
-    """
-    if not isinstance(error, LabelwardError):
-        return f"it cannot begin ({type(error).__name__})"
-    if isinstance(error, PolicyError) and error.field == CONSENT:
-        return f"it does not consent to {error.value!r} ({CONSENT}, code {error.code!r})"
-    side = next((side for kind, side in _SIDES.items() if isinstance(error, kind)), "its settings")
-    code = _CONTENT if isinstance(error, DataError) and error.code in _OF_CONTENT else error.code
-    return f"it cannot begin because of {side} (code {code!r}); it knows more"
 
 
 def run_program(ctx: Context, program: Callable[[Context], T]) -> T:

@@ -17,7 +17,6 @@ from labelward.errors import (
     CodecError,
     EncryptionError,
     HandshakeError,
-    OutputError,
     PeerError,
     ProtocolError,
     wrong_message,
@@ -27,6 +26,7 @@ from labelward.messages.codec import decode, decoded_size, encode, encode_fields
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.exchange import Exchange, ExchangeLog
 from labelward.party.noise_record import with_earlier_cost
+from labelward.party.public_reason import reason_during_run
 from labelward.party.roles import GREETING, Topology
 from labelward.party.transcript import Transcript
 from labelward.policy.chain import PolicyChain
@@ -270,7 +270,7 @@ class Context:
             self.meter.seconds[name] += time.perf_counter() - start
 
     def fail(self, error: BaseException) -> None:
-        """Notify the peers that this party failed: only the error's type, since its text may contain private values.
+        """Notify the peers that this party failed, without the error's text, which may contain private values.
 
         For a :class:`PeerError` also the peer and the awaited message and step. A :class:`HandshakeError` is sent
         completely, since it contains only values that were exchanged already.
@@ -370,19 +370,11 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-_PLAIN: dict[type[BaseException], str] = {
-    KeyboardInterrupt: "it was interrupted by its user",
-    OutputError: "it cannot write its files",
-    MemoryError: "it is out of memory",
-}
-
-
 def _failure(error: BaseException) -> Failure:
     if isinstance(error, HandshakeError):
         return Failure("disagreement", f"disagreement: {error}")
     if not isinstance(error, PeerError):
-        words = next((words for kind, words in _PLAIN.items() if isinstance(error, kind)), type(error).__name__)
-        return Failure("peer-failed", words)
+        return Failure("peer-failed", reason_during_run(error))
     where = f", message {error.message}, step {list(error.step or ())}" if error.message else ""
     return Failure("peer-failed", f"{type(error).__name__} of party {error.peer!r}{where}")
 
