@@ -61,7 +61,13 @@ from labelward.leakage.attributes import check_attribute, known_attribute
 from labelward.leakage.embeddings import Explainer
 from labelward.leakage.known_rows import sample_known_rows
 from labelward.leakage.privacy_figures import PrivacyScorer, ViewGuess
-from labelward.leakage.run_attack import check_rows_of_classes, score_baselines, score_without_view, told_column
+from labelward.leakage.run_attack import (
+    check_own_metrics,
+    check_rows_of_classes,
+    score_baselines,
+    score_without_view,
+    told_column,
+)
 from labelward.metrics.utility import Baselines, baselines, utility
 from labelward.parameters import StrPath, as_path, as_paths, check_instance
 from labelward.party.joined_view import SEPARATOR
@@ -246,6 +252,7 @@ def _check_data(job: Job, data: VerticalDataset) -> None:
     for number, attack in enumerate(job.attacks, 1):
         made = make_attack(attack)
         try:
+            check_own_metrics(made)
             made.check_labels(len(data.ids), len(data.classes))
             told = data.train_labels if made.known_column is None else told_column(made, data)
             sample_known_rows(told, made.labels_needed, seed=job.run.seeds[0])

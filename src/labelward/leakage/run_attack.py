@@ -15,7 +15,7 @@ from labelward import rng
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, ColumnGuess, Guess, LabelGuess
 from labelward.attacks.known_label_models import fit_boosted, fit_logistic
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.errors import DataError, InputError, JobError
+from labelward.errors import DataError, InputError, JobError, unknown_name
 from labelward.leakage.attributes import attribute_values, known_attribute
 from labelward.leakage.column_scores import score_columns
 from labelward.leakage.known_rows import sample_known_rows
@@ -26,7 +26,7 @@ from labelward.metrics.leakage import (
     score_clusters,
     score_labels,
 )
-from labelward.metrics.registry import COMMON, OUTSIDE
+from labelward.metrics.registry import BESIDE_METRICS, COMMON, METRICS, OUTSIDE
 from labelward.parameters import check_instance
 from labelward.party.view import View
 from labelward.protocols.family import attacker_data
@@ -175,8 +175,43 @@ def _add_own_metrics(
     chance: dict[str, float],
 ) -> None:
     if attack is not None and attack.metrics:
-        found |= attack.score(guess, truth)
-        chance |= permutation_chance(attack.metrics, partial(attack.score, guess), truth)
+        check_own_metrics(attack)
+        score = partial(_own_scores, attack, guess)
+        found |= score(truth)
+        chance |= permutation_chance(attack.metrics, score, truth)
+
+
+def check_own_metrics(attack: Attack) -> None:
+    """Refuse metrics of an attack whose names are taken, and a primary metric that does not exist.
+
+    Raises:
+        InputError: as said.
+    """
+    place, own = f"attack {attack.kind!r}", [each.name for each in attack.metrics]
+    for name in own:
+        if name in METRICS or name in BESIDE_METRICS or own.count(name) > 1:
+            reason = f"the name of its metric {name!r} is taken; choose another"
+            raise InputError(reason, code="duplicate", field=place, value=name)
+    if attack.primary.removeprefix(OUTSIDE) not in (*METRICS, *own):
+        reason = f"primary: {unknown_name('metric', attack.primary, (*METRICS, *own))}"
+        raise InputError(reason, code="unknown", field=place, value=attack.primary)
+
+
+def _own_scores(attack: Attack, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
+    """Return what an attack scores of its own, or refuse other names than those of its metrics, and no numbers."""
+    found, place, names = attack.score(guess, truth), f"attack {attack.kind!r}", [each.name for each in attack.metrics]
+    check_instance(place, found, dict, "what its score returns")
+    for name, value in found.items():
+        if name not in names:
+            raise InputError(f"score: {unknown_name('metric', name, names)}", code="unknown", field=place, value=name)
+        if not (isinstance(value, float | int | np.number) and np.isfinite(value)):
+            reason = f"its score gives {value!r} for the metric {name!r}; it must be a finite number"
+            raise InputError(reason, code="values", field=place, value=value)
+    for name in names:
+        if name not in found:
+            reason = f"its score gives no value for its metric {name!r}; add it, or leave the metric out"
+            raise InputError(reason, code="missing", field=place, value=name)
+    return {name: float(value) for name, value in found.items()}
 
 
 def attack_and_score(
@@ -198,11 +233,15 @@ def attack_and_score(
         own: what the party has in addition to its columns, such as its bottom model; None: its columns only.
         by_chance: whether the level of chance of a guess of clusters is computed.
     """
+    check_own_metrics(attack)
     own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed, view.party)
     start = time.perf_counter()
     guess = run_attack(attack, view, own, aux, seed=seed)
     seconds = time.perf_counter() - start
     leakage = {**_score(attack, guess, data, aux, view, by_chance=by_chance), "primary": attack.primary}
+    if attack.primary not in leakage:
+        reason = f"its primary metric {attack.primary!r} is not scored for these labels; name another as primary"
+        raise InputError(reason, code="missing", field=f"attack {attack.kind!r}", value=attack.primary)
     if attack.target != "labels":
         leakage["target"] = attack.target
     auxiliary: dict[str, Any] = {"classes" if data.classes else "bins of the labels": aux.classes}
