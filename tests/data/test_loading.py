@@ -281,6 +281,13 @@ def test_labels_become_positions_in_the_sorted_classes(labels, classes):
             "the first in row 1",
         ),
         ({"label": [0.0, np.inf, *[0.0, 1.0] * 19]}, "labels", "table 'rows', label column 'label'", np.inf, "row 1"),
+        (
+            {"label": [0.0, 2.0**63, *[0.0, 1.0] * 19]},
+            "labels",
+            "table 'rows', label column 'label'",
+            2.0**63,
+            "too large",
+        ),
         ({"label": [0.0, 0.5, *[0.0, 1.0] * 19]}, "labels", "table 'rows', label column 'label'", 0.5, "row 1"),
         ({"label": [7, *[0, 1] * 19, 0]}, "labels", "table 'rows', label column 'label'", "7", ""),
         ({"a": [np.inf] * 40}, "values", "party 'telco', column 'a'", np.inf, "row 0"),

@@ -231,9 +231,9 @@ def _as_integers(labels: Any, where: str, quantities: str) -> Any:
     wrong = ~np.isfinite(values) | (values != np.floor(values)) | (np.abs(values) > 2**53)
     if wrong.any():
         row = first_row(wrong)
-        reason = (
-            f"{describe_row(row)}, is {values[row]}; labels of classes must be integers or texts "
-            f"({quantities} if they are continuous)"
-        )
+        number, wanted = values[row], "; labels of classes must be integers or texts"
+        if np.isfinite(number) and number == np.floor(number):
+            number, wanted = f"{number:.0f}", ", too large for an integer; write labels of classes as texts"
+        reason = f"{describe_row(row)}, is {number}{wanted} ({quantities} if they are continuous)"
         raise DataError(reason, code="labels", field=where, value=float(values[row]))
     return pa.chunked_array([pa.array(values.astype(np.int64))])
