@@ -42,7 +42,9 @@ class Sample(Parameters):
     ("values", "code", "about"),
     [
         ({"steps": 0}, "range", "an integer ≥ 1"),
-        ({"steps": True}, "type", "not True"),
+        ({"steps": True}, "type", "not true"),
+        ({"steps": (2, 3)}, "type", "not [2, 3]"),
+        ({"rate": {"a": ["b", False]}}, "type", '{a = ["b", false]}'),
         ({"steps": 1.0}, "type", "not 1.0"),
         ({"depth": 21}, "range", "from 1 to 20"),
         ({"rate": 0}, "range", "> 0"),

@@ -12,6 +12,7 @@ The annotation is what is checked when an object is made, from a job file or fro
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -164,7 +165,22 @@ def _error(field: str, value: Any, annotation: Any) -> JobError:
     wanted = _describe(annotation)
     if not _is_finite(value):
         wanted = wanted.replace("a number", "a finite number")
-    return JobError(f"must be {wanted}, not {value!r}{hint}", code=code, field=field, value=value)
+    return JobError(f"must be {wanted}, not {as_written(value)}{hint}", code=code, field=field, value=value)
+
+
+def as_written(value: Any) -> str:
+    """Return a value as a job file writes it, but for a text in single quotes: ``true``, ``[2, 3]``, ``{a = 1}``."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_inside, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key} = {_inside(each)}' for key, each in value.items())}}}"
+    return repr(value)
+
+
+def _inside(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else as_written(value)
 
 
 _NOUNS = {int: ("an integer", "integers"), float: ("a number", "numbers"), str: ("a text", "texts")}

@@ -116,6 +116,12 @@ def test_coalitions_that_cannot_be(job: Callable[..., Job], wanted: Any, code: A
             with_defaults(job(leakage={"collude": wanted}))
 
 
+def test_a_coalition_of_one_is_told_as_it_is_written(job: Callable[..., Job]) -> None:
+    with refused(JobError, "type") as caught:
+        with_defaults(job(leakage={"collude": ["telco"]}))
+    assert 'not ["telco"]' in caught.value.reason
+
+
 def test_an_entry_has_a_party_or_a_coalition_and_each_attack_runs_once(job: Callable[..., Job]) -> None:
     both = {"kind": "id2graph", "party": "telco", "collude": ["telco", "shop"]}
     with refused(JobError, "conflict", field="[[attack]] 1: party", value="telco"):

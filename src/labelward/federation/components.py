@@ -19,7 +19,7 @@ from labelward.families import families
 from labelward.federation.engine_choice import decided
 from labelward.he import Engine, NullEngine, check_engine, engine, engine_class, engine_names
 from labelward.job import ComponentSpec, EncryptionSection, Job, Variant
-from labelward.parameters import documented_fields
+from labelward.parameters import as_written, documented_fields
 from labelward.party.joined_view import coalition_name
 from labelward.party.roles import PASSIVE
 from labelward.policy.base import Policy
@@ -341,7 +341,7 @@ def _coalition(job: Job, wanted: Any, place: str) -> tuple[str, ...]:
     """Return the passive parties that a key ``collude`` names, in party order; :class:`JobError` for anything else."""
     passive = [party.name for party in job.passive]
     if not isinstance(wanted, tuple) or len(set(wanted)) != len(wanted) or len(wanted) < 2:
-        reason = f"must be at least two different passive parties, not {wanted!r}"
+        reason = f"must be at least two different passive parties, not {as_written(wanted)}"
         raise JobError(reason, code="type", field=place, value=wanted)
     for name in wanted:
         if name not in passive:

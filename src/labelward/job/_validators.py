@@ -12,7 +12,7 @@ from typing import Any
 from labelward.errors import JobError, number_code
 from labelward.job.components import FrozenDict
 from labelward.job.table_formats import has_table_suffix, listed_suffixes
-from labelward.parameters import Text, check_value
+from labelward.parameters import Text, as_written, check_value
 
 SUM_TOLERANCE = 1e-9  # shares such as 0.1 + 0.2 + 0.7 exceed 1 by rounding alone
 
@@ -58,11 +58,11 @@ def check_label_shares(shares: Any) -> FrozenDict[float]:
     """Return the shares of the labels by party; :class:`JobError` unless they are positive and sum to 1."""
     place = "[data] labels"
     if not isinstance(shares, Mapping):
-        reason = f"must be a table such as {{bank = 0.4, clinic = 0.6}}, not {shares!r}"
+        reason = f"must be a table such as {{bank = 0.4, clinic = 0.6}}, not {as_written(shares)}"
         raise JobError(reason, code="type", field=place, value=shares)
     for party, share in shares.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            reason = f"must be above 0 and at most 1, not {share!r}"
+            reason = f"must be above 0 and at most 1, not {as_written(share)}"
             raise JobError(reason, code=number_code(share), field=f"{place} {party}", value=share)
     if len(shares) == 1:
         raise JobError("are for two label holders or more", code="range", field=place, value=dict(shares))
@@ -85,12 +85,12 @@ def check_roles(section: str, roles: Mapping[str, str]) -> None:
 def check_directions(field: str, value: Any) -> FrozenDict[int]:
     """Return monotone constraints, 1 or -1 by column, as an immutable mapping."""
     if not isinstance(value, Mapping):
-        reason = f"must be a table such as {{income = 1}}, not {value!r}"
+        reason = f"must be a table such as {{income = 1}}, not {as_written(value)}"
         raise JobError(reason, code="type", field=field, value=value)
     for column, direction in value.items():
         check_value(field, column, Text)
         if isinstance(direction, bool) or not isinstance(direction, int) or direction not in (1, -1):
-            reason = f"must be 1 or -1 for column {column!r}, not {direction!r}"
+            reason = f"must be 1 or -1 for column {column!r}, not {as_written(direction)}"
             raise JobError(reason, code="choice", field=field, value=direction)
     return FrozenDict(value)
 
@@ -98,7 +98,7 @@ def check_directions(field: str, value: Any) -> FrozenDict[int]:
 def check_edges(field: str, value: Any) -> FrozenDict[tuple[float, ...]]:
     """Return edges of buckets, increasing numbers by column, as an immutable mapping."""
     if not isinstance(value, Mapping):
-        reason = f"must be a table such as {{income = [20000, 50000]}}, not {value!r}"
+        reason = f"must be a table such as {{income = [20000, 50000]}}, not {as_written(value)}"
         raise JobError(reason, code="type", field=field, value=value)
     for column, edges in value.items():
         check_value(field, column, Text)
@@ -106,7 +106,7 @@ def check_edges(field: str, value: Any) -> FrozenDict[tuple[float, ...]]:
         numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in listed)
         small = numbers and all(abs(each) <= sys.float_info.max for each in listed)
         if not small or not listed or any(float(one) >= float(two) for one, two in itertools.pairwise(listed)):
-            reason = f"must be increasing numbers for column {column!r}, not {edges!r}"
+            reason = f"must be increasing numbers for column {column!r}, not {as_written(edges)}"
             raise JobError(reason, code="range" if numbers else "type", field=field, value=edges)
     return FrozenDict({column: tuple(map(float, edges)) for column, edges in value.items()})
 
@@ -116,7 +116,7 @@ def parse_bytes(field: str, value: int | str) -> int:
     if isinstance(value, str):
         written = _BYTES.fullmatch(value.strip())
         if not written:
-            reason = f"must be a number of bytes, or a text such as '4 GB', not {value!r}"
+            reason = f"must be a number of bytes, or a text such as '4 GB', not {as_written(value)}"
             raise JobError(reason, code="type", field=field, value=value)
         power, base = _UNITS.index((written[2] or "").upper()), 1024 if written[3] else 1000
         number: int = round(float(written[1]) * base**power)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from labelward.errors import JobError
-from labelward.parameters import Text, check_value
+from labelward.parameters import Text, as_written, check_value
 
 _LONGEST_SLUG = 120
 
@@ -148,11 +148,11 @@ def sweep(entry: Mapping[str, Any], place: int = 0) -> tuple[Variant, ...]:
         raise JobError(reason, code="conflict", field=others[0], value=entry[others[0]])
     members = entry["chain"]
     if not isinstance(members, list | tuple) or not members:
-        reason = f"must be a non-empty list of defenses, not {members!r}"
+        reason = f"must be a non-empty list of defenses, not {as_written(members)}"
         raise JobError(reason, code="type", field="chain", value=members)
     for number, member in enumerate(members, 1):
         if not isinstance(member, Mapping) or "chain" in member:
-            reason = f"member {number} must be a defense with a kind, not {member!r}"
+            reason = f"member {number} must be a defense with a kind, not {as_written(member)}"
             raise JobError(reason, code="type", field="chain", value=member)
     return tuple(Variant(chain, place) for chain in itertools.product(*map(_combinations, members)))
 

@@ -24,7 +24,7 @@ from labelward.job.sections import (
 )
 from labelward.job.table_formats import listed_suffixes
 from labelward.job.tuning import TuneSection, TuneVariable
-from labelward.parameters import StrPath, as_path
+from labelward.parameters import StrPath, as_path, as_written
 
 _SECTIONS = ("data", "parties", "model", "encryption", "defense", "attack", "leakage", "run", "network", "tune")
 _ALL_BUT = "all but "
@@ -154,7 +154,7 @@ def _job(tables: Mapping[str, Any], base: Path | None) -> Job:
 
 def _table(place: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise JobError(f"must be a section with keys, not {value!r}", code="type", field=place, value=value)
+        raise JobError(f"must be a section with keys, not {as_written(value)}", code="type", field=place, value=value)
     return value
 
 

@@ -29,7 +29,7 @@ from labelward.job._validators import (
 )
 from labelward.job.components import FrozenDict, freeze, thaw
 from labelward.job.table_formats import WrittenForm
-from labelward.parameters import Parameters, PositiveFloat, Seed, Text
+from labelward.parameters import Parameters, PositiveFloat, Seed, Text, as_written
 
 _MIB = 1 << 20
 _LEAST_BITS, _LEAST_SECURE_BITS = 256, 2048
@@ -74,7 +74,7 @@ class TableKeys(Parameters):
         given = self.format
         field = self.field_path("format")
         if not isinstance(given, Mapping):
-            raise JobError(f"must be keys with values, not {given!r}", code="type", field=field, value=given)
+            raise JobError(f"must be keys with values, not {as_written(given)}", code="type", field=field, value=given)
         known = {each.name for each in fields(WrittenForm)}
         for key in given:
             if key not in known:
@@ -311,7 +311,7 @@ class PartySection(TableKeys):
         number = isinstance(share, int | float) and not isinstance(share, bool)
         raise self.error(
             "share",
-            f"must be a fraction from 0 to 1 or a list of column names, not {share!r}",
+            f"must be a fraction from 0 to 1 or a list of column names, not {as_written(share)}",
             code="range" if number else "type",
         )
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 from labelward.errors import JobError, number_code
 from labelward.job._validators import check_unique
 from labelward.job.components import FrozenDict
-from labelward.parameters import Fraction, NonNegativeFloat, Parameters, PositiveInt, Text
+from labelward.parameters import Fraction, NonNegativeFloat, Parameters, PositiveInt, Text, as_written
 
 UNITS = ("encrypt", "decrypt", "add")
 """Operations of Equation 5 of the CMOSB paper, as ``[tune] units`` names them."""
@@ -186,12 +186,12 @@ class TuneSection(Parameters):
 def _numbers(place: str, given: Any, known: tuple[str, ...]) -> FrozenDict[float]:
     """Return positive numbers by name; :class:`JobError` for anything else."""
     if not isinstance(given, Mapping):
-        raise JobError(f"must be names with numbers, not {given!r}", code="type", field=place, value=given)
+        raise JobError(f"must be names with numbers, not {as_written(given)}", code="type", field=place, value=given)
     for name, value in given.items():
         if name not in known:
             reason = f"{name!r} is none of {', '.join(known)}"
             raise JobError(reason, code="unknown", field=f"{place} {name}", value=name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-            reason = f"must be a number above 0, not {value!r}"
+            reason = f"must be a number above 0, not {as_written(value)}"
             raise JobError(reason, code=number_code(value), field=f"{place} {name}", value=value)
     return FrozenDict({name: float(value) for name, value in given.items()})
