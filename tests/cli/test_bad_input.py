@@ -330,7 +330,7 @@ def test_predicting_columns_that_are_missing(tmp_path: Path, call: Call, trained
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--attack", "id3graph"], ["'id3graph'", "'id2graph'"]),
+        (["--attack", "id3graph"], ["--attack", "'id3graph'", "'id2graph'"]),
         (["--attack", "id2graph", "--param", "etta=1"], ["'etta'", "'eta'"]),
         (["--attack", "id2graph", "--param", "eta"], ["--param", "'eta'"]),
         (["--attack", "id2graph", "--param", "eta=much"], ["eta", "'much'"]),

@@ -85,7 +85,7 @@ def test_a_defended_run_is_told_as_such(call: Call, job: Path) -> None:
         (("--bandwidth", 1, "--latency", "inf"), ("--latency", "inf")),
         (("--bandwidth", 1, "--latency", -1), ("--latency", "-1")),
         (("--defense", ""), ("''",)),
-        (("--defense", "nothing"), ("nothing", "known")),
+        (("--defense", "nothing"), ("--defense", "nothing", "known")),
     ],
 )
 def test_bad_options_are_refused(call: Call, job: Path, options: tuple[object, ...], words: tuple[str, ...]) -> None:

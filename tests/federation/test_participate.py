@@ -549,7 +549,7 @@ def test_a_table_may_change_after_greetings_alone(company: Path) -> None:
     [
         ({"party": "tleco"}, JobError, "unknown", "--as", "tleco", "'telco'?"),
         ({"party": "telco", "variant": "none"}, JobError, "conflict", "--defense", "telco", "'telco'"),
-        ({"party": "bank", "variant": "nothing"}, JobError, "unknown", "", "nothing", "none"),
+        ({"party": "bank", "variant": "nothing"}, JobError, "unknown", "--defense", "nothing", "none"),
         ({"party": "bank"}, JobError, "missing", "", None, "none, id-lmid-xi-0.5"),
     ],
 )

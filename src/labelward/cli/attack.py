@@ -13,7 +13,7 @@ import typer
 from labelward.cli._errors import MAX_SEED, check_output_file
 from labelward.cli._options import Force, Json, refuse_overwriting, refuse_unread
 from labelward.cli._output import pluralize, print_json, say, warn_insecure
-from labelward.errors import InputError, JobError
+from labelward.errors import InputError, JobError, unknown_name
 from labelward.job.table_formats import listed_suffixes
 
 if TYPE_CHECKING:
@@ -66,12 +66,16 @@ def attack_command(
     force: Force = False,
 ) -> None:
     """Attack a stored view with its party's features, part of the model and known labels."""
+    from labelward.attacks import ATTACKS
     from labelward.attacks.base import LabelGuess
     from labelward.leakage.stored_guesses import write_guess
     from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_models, read_known
     from labelward.party.joined_view import JoinedView
     from labelward.party.view import View
 
+    if attack not in ATTACKS.classes():
+        reason = unknown_name("attack", attack, ATTACKS.classes())
+        raise InputError(reason, code="unknown", field="--attack", value=attack)
     check_output_file(out, force=force, ending=".parquet")
     refuse_overwriting(out, [*features, known, attribute, labels])
     if known is None and labels is None:

@@ -313,7 +313,7 @@ def party_variant(job: Job, party: str, slug: str | None) -> Variant:
         return Variant()
     named = {variant_without_defaults(each).slug: part for whole, part in parts.items() for each in (part, whole)}
     if slug not in named:
-        raise JobError(unknown_name("variant", slug, named), code="unknown", value=slug)
+        raise JobError(unknown_name("variant", slug, named), code="unknown", field="--defense", value=slug)
     undefended = slug == variant_without_defaults(Variant()).slug and (
         party == job.active.name or any(part.chain for part in parts.values())
     )

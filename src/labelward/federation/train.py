@@ -173,7 +173,7 @@ def defense_variant(job: Job, slug: str | None) -> Variant:
             )
         return Variant()
     if slug not in variants:
-        raise JobError(unknown_name("variant", slug, variants), code="unknown", value=slug)
+        raise JobError(unknown_name("variant", slug, variants), code="unknown", field="--defense", value=slug)
     return variants[slug]
 
 
