@@ -50,6 +50,12 @@ def test_values_add_up_to_the_predictions(model: Any, numbers: Numbers) -> None:
     np.testing.assert_allclose(found.values.sum(axis=1), found.margins - found.expected, atol=1e-12)
 
 
+def test_an_array_without_background_rows(numbers: Numbers) -> None:
+    model = SecureBoostRegressor(**SMALL).fit(*numbers)
+    with refused(InvalidInputError, "rows", field="background", value=0):
+        model.explain(numbers[0], numbers[0][:0])
+
+
 def test_several_classes_have_values_each() -> None:
     X, y = load_wine(return_X_y=True)
     for cls in (SecureBoostClassifier, FederatedForestClassifier):
@@ -141,6 +147,12 @@ def test_an_explanation_that_cannot_be(telecom: SecureBoostClassifier, table: Ta
         telecom.explain(X, names="telco")
     with refused(InvalidInputError, "range", field="most", value=0):
         telecom.explain(X, most=0)
+    with refused(InvalidInputError, "rows", field="background", value=0):
+        telecom.explain(X, X[:0])
+    with refused(InvalidInputError, "rows", field="X", value=0):
+        telecom.explain(X[:0], X)
+    with refused(InvalidInputError, "values", field="background, column 'calls'"):
+        telecom.explain(X, X.assign(calls=np.inf))
     with pytest.raises(ValueError, match="yet now missing"):
         telecom.explain(X, X.drop(columns="area"))
     for ask in (lambda model: model.explain(X), lambda model: model.draw_tree(0), lambda model: model.export("a.json")):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from labelward.errors import OutputError, unknown_name
+from labelward.errors import InputError, OutputError, unknown_name
 from labelward.estimators._columns import column_names, transform_columns
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import InvalidInputError, value_errors
@@ -73,7 +73,7 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
                 raise InvalidInputError(
                     f"must be an integer ≥ 1 but got {most!r}", code="range", field="most", value=most
                 )
-            behind = (rows if background is None else self._rows(background)).sample(int(most))
+            behind = (rows if background is None else self._behind(background)).sample(int(most))
             found = self._model.explain(rows, behind, named)
             names = column_names(self)
             return in_table_order(found, rows.columns, self.shares_, self._places, names, named)
@@ -147,6 +147,16 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
     def _rows(self, X: Any) -> AlignedRows:
         table = read(self, X, reset=False)
         return AlignedRows(columns={party: self._block(table, party) for party in self.shares_})
+
+    def _behind(self, background: Any) -> AlignedRows:
+        """Return background rows; errors name the argument, not X."""
+        if isinstance(background, np.ndarray) and not len(background):
+            raise InvalidInputError("has no rows; give at least one", code="rows", field="background", value=0)
+        try:
+            return self._rows(background)
+        except InputError as error:
+            field = f"background{error.field.removeprefix('X')}"
+            raise InvalidInputError(error.reason, code=error.code, field=field, value=error.value) from error
 
     def _consenting(self, names: Collection[str] | None) -> Collection[str]:
         """Return the parties that disclose their column names: all of them for None."""
