@@ -190,6 +190,7 @@ def test_patches_need_their_patients(tmp_path: Path) -> None:
         with_own_tables(study, {"bhi": file})
 
 
+@pytest.mark.filterwarnings("ignore:the order of the rows:labelward.errors.DataWarning")  # patches come by class
 def test_a_study_deals_the_patches_of_a_file(tmp_path: Path) -> None:
     """A table for each number of parties, each of whom has a patch of every row."""
     dataset = StudyDataset(name="lost", title="L", shape=(0, 49, 2), like="at_hand", patches=True, image_width=4)

@@ -175,6 +175,36 @@ def test_numbers_that_are_none_stop_training_at_once(party: str) -> None:
         net.run()
 
 
+class Huge(Policy):
+    """Asks for one row by an embedding whose loss is infinite for one of two classes, in single precision."""
+
+    kind = "huge"
+
+    def __init__(self, purpose: str, row: int, size: float) -> None:
+        self.purpose, self.row, self.size = purpose, row, size
+
+    def before_embedding(self, outgoing: OutgoingEmbedding) -> Any:
+        values = np.zeros_like(outgoing.values)
+        if (outgoing.purpose, outgoing.piece) == (self.purpose, 0):
+            values[self.row] = (self.size, -self.size)
+        return values
+
+
+@pytest.mark.parametrize("purpose", ["training", "validation"])
+@pytest.mark.parametrize("size", [3e38, 9e19])
+def test_whether_a_training_ends_tells_no_label(purpose: str, size: float) -> None:
+    """Up to now it went on where the row was of the one class, and ended at all parties where it was of the other."""
+    net, ends = replace(small(top=False, epochs=1), validation=10), set[str]()
+    for row in range(6):
+        try:
+            net.run(policies={"telco": Huge(purpose, row, size)})
+        except JobError as error:
+            ends.add(f"{error.code}, {error.field}")
+        else:
+            ends.add("went on")
+    assert ends == ({"diverged, party 'telco'"} if size > 1e20 else {"went on"})
+
+
 def test_a_rate_that_is_too_large_is_told() -> None:
     parts, y = blobs(0, 40, {"bank": 3, "telco": 2})
     params = SplitNet(epochs=30, batch_size=8, top=False, bottom="linear", learning_rate=1e12, loss="mse")

@@ -46,7 +46,14 @@ from labelward.protocols.splitnn.inputs import NetLabels
 from labelward.protocols.splitnn.losses import EpochRecord, EpochScore, NetObjective
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.share import LocalFit, NetTargets, decoded
-from labelward.protocols.splitnn.tensors import as_array, diverged, is_finite, pack_tensor, unpack_array
+from labelward.protocols.splitnn.tensors import (
+    LARGEST_EMBEDDING,
+    as_array,
+    diverged,
+    is_finite,
+    pack_tensor,
+    unpack_array,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,7 +346,11 @@ class _Server:
 
     def _unpacked(self, peer: str, array: Array, rows: int, size: int, step: tuple[int, int]) -> torch.Tensor:
         with self.ctx.blaming(peer, "embeddings", step):
-            return unpack_array(array, self.params, (rows, size), self.device)
+            found = unpack_array(array, self.params, (rows, size), self.device)
+        if not bool((found.abs() <= LARGEST_EMBEDDING).all()):  # before any label has a part in it
+            how = f"is beyond {LARGEST_EMBEDDING:g}"
+            raise diverged(peer, "an embedding", *step, self.params, how=how)
+        return found
 
     def _returned(
         self, peer: str, embeddings: torch.Tensor, step: tuple[int, int], rows: NDArray[np.int32]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,11 @@ def as_array(values: torch.Tensor) -> Floats:
 def as_tensor(values: NDArray[Any], params: SplitNet, device: torch.device) -> torch.Tensor:
     """Return a copy of an array as a tensor in the model's dtype."""
     return torch.from_numpy(np.ascontiguousarray(values).astype(params.dtype)).to(device)
+
+
+LARGEST_EMBEDDING: Final = 1e20
+"""Above every embedding of a training that does not diverge, and so far below the largest number of single precision
+that no loss of a class is infinite: whether a training ends would tell who sent the embedding which class a row has."""
 
 
 def is_finite(values: Floats) -> bool:
@@ -55,11 +60,13 @@ def unpack_array(array: Array, params: SplitNet, shape: tuple[int, int], device:
     return torch.from_numpy(values.astype(params.dtype, copy=False)).to(device)
 
 
-def diverged(party: str, what: str, epoch: int, batch: int | None, params: SplitNet) -> JobError:
+def diverged(
+    party: str, what: str, epoch: int, batch: int | None, params: SplitNet, *, how: str = "is not finite"
+) -> JobError:
     """Return the error of a diverged training; epoch and batch are counted from 0, and reported from 1."""
     where = f"epoch {epoch + 1}" + ("" if batch is None else f", batch {batch + 1}")
     return JobError(
-        f"{what} is not finite in {where}: training diverged with [model] learning_rate "
+        f"{what} {how} in {where}: training diverged with [model] learning_rate "
         f"{params.learning_rate:g}; choose a lower one",
         code="diverged",
         field=f"party {party!r}",
