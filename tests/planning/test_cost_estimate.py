@@ -438,6 +438,12 @@ def test_all_variants_are_checked_as_by_an_audit(defense: dict[str, Any], value:
         estimate_cost(job_of(tmp_path, {"trees": 2, "depth": 2}, defense=[defense]))
 
 
+def test_another_variant_than_the_one_that_is_asked_for_is_not_checked(tmp_path: Path) -> None:
+    chosen = {"kind": "randomized-response", "epsilon": 1.0}
+    job = job_of(tmp_path, {"trees": 2, "depth": 2}, defense=[chosen, {"kind": "local-trees", "count": 100}])
+    assert estimate_cost(job, variant="randomized-response-epsilon-1.0").defended
+
+
 def test_the_active_partys_defenses_are_checked_where_others_are_remote(tmp_path: Path) -> None:
     job = apart(tmp_path, ("bank",), defense=[{"kind": "local-trees", "count": 100}])
     with refused(PolicyError, "inapplicable", value=100):

@@ -89,7 +89,7 @@ _LISTED = (
     Metric(name="mae", title="mean absolute error", higher_is_better=False, unit_scale=False),
     Metric(name="deviance", title="deviance", higher_is_better=False, unit_scale=False),
 )
-BESIDE_METRICS = ("chance", "without_view", "beside", "primary", "target", "epsilon", "advantage")
+BESIDE_METRICS = ("chance", "without_view", "primary", "alone", "joined", "beside", "target", "epsilon", "advantage")
 """What results hold beside the metrics of leakage, under names of the same kind."""
 METRICS = {metric.name: metric for metric in _LISTED}
 CHANCE_LEVELS = {metric.name: metric.chance for metric in _LISTED if metric.chance is not None}

@@ -17,9 +17,9 @@ Baselines = dict[str, dict[str, float]]
 """``alone`` and ``joined``, each with the metric names of :func:`utility_scores`."""
 
 _MIN_PROBABILITY = 1e-15
+"""Bound for the log loss, as in scikit-learn: a forest may give a class probability 0."""
 _TINY, _HUGE = 1e-140, 1e140
 """Differences whose squares, and the sums of these, are numbers."""
-"""Bound for the log loss, as in scikit-learn: a forest may give a class probability 0."""
 
 
 class UtilityModel(Protocol):

@@ -124,18 +124,19 @@ def plan_run(
     params = model_family(job.model).params
     if not isinstance(params, model):
         raise JobError(unsupported, code="unsupported", field="[model] kind", value=job.model.kind)
+    checked = job if variant is None else replace(job, defenses=(defended,) if defended.chain else ())
     return PlannedRun(
         job=job,
         seed=seed,
         params=params,
         variant=variant_without_defaults(defended).slug,
         defended=bool(defended.chain),
-        workload=load_workload(job, seed, remote or RemoteShape(), make_policies(defended)),
+        workload=load_workload(checked, seed, remote or RemoteShape(), make_policies(defended)),
     )
 
 
 def load_workload(job: Job, seed: int, remote: RemoteShape, policies: tuple[Policy, ...]) -> Workload:
-    """Read the local tables of a completed job, and generate the rest.
+    """Read the local tables of a completed job, of which each variant must fit them, and generate the rest.
 
     Raises:
         InputError: the data cannot be used, or the shape of a remote table is not given.
@@ -160,7 +161,7 @@ def load_workload(job: Job, seed: int, remote: RemoteShape, policies: tuple[Poli
 
 
 def _check_variants(job: Job, data: VerticalDataset, seed: int) -> None:
-    """Refuse what an audit would: any variant of the job, not the estimated one alone, that does not fit the data."""
+    """Refuse what an audit would: any variant of the job that does not fit the data."""
     here, passive = {party.name for party in data.parties}, tuple(party.name for party in job.passive)
     for variant in job.variants():
         chains = monitored_chains(job, data, variant, seed=seed)

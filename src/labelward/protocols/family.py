@@ -135,7 +135,10 @@ def split_remark(splits: int, limits: str) -> str:
     """
     if splits:
         return ""
-    return f"no tree of the model has a split, so that all rows are predicted alike; lower {limits}, or add columns"
+    return (
+        f"no tree of the model has a split, so that all rows are predicted alike; lower {limits}, add columns, or "
+        "loosen a defense that withholds splits"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

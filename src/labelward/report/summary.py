@@ -10,10 +10,8 @@ import msgspec
 
 from labelward.metrics.epsilon_bound import EpsilonEvidence
 from labelward.metrics.reconstruction import ReconstructionAdvantage
+from labelward.metrics.registry import BESIDE_METRICS
 from labelward.runs.schema import Cost, EngineInfo, ResultRow, defense_label, kind_label
-
-_NOT_METRICS = ("chance", "without_view", "primary", "alone", "joined", "beside", "target", "epsilon", "advantage")
-
 
 _ROUNDING = 1e-9  # of an entropy that is 0
 
@@ -162,7 +160,7 @@ def _spreads(figures: Sequence[dict[str, Any]]) -> dict[str, Spread]:
     return {
         name: Spread.of([each[name] for each in figures])
         for name in figures[0]
-        if name not in _NOT_METRICS and all(name in each for each in figures)
+        if name not in BESIDE_METRICS and all(name in each for each in figures)
     }
 
 

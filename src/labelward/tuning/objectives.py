@@ -59,10 +59,6 @@ class Objectives:
             if name not in known and not (dot and kind in kinds and metric):
                 field = "[tune] objectives"
                 raise JobError(unknown_name("objective", name, known), code="unknown", field=field, value=name)
-        for name, limit in self.section.constraints.items():
-            if limit > 1 and self._at_most_one(name):
-                reason = f"must be at most 1, since {name!r} never is above it, not {limit:g}"
-                raise JobError(reason, code="range", field=f"[tune] constraints {name}", value=limit)
         if "leakage" in self.section.objectives:
             if not kinds:
                 reason = "required, since leakage is an objective"
@@ -74,6 +70,13 @@ class Objectives:
             if self.section.leakage == "ica" and ICA not in kinds:
                 reason = f"required for [tune] leakage = 'ica': the attack {ICA!r}"
                 raise JobError(reason, code="missing", field="[[attack]]", value=ICA)
+
+    def check_limits(self) -> None:
+        """Refuse limits that cannot bind; :class:`JobError`."""
+        for name, limit in self.section.constraints.items():
+            if limit > 1 and self._at_most_one(name):
+                reason = f"must be at most 1, since {name!r} never is above it, not {limit:g}"
+                raise JobError(reason, code="range", field=f"[tune] constraints {name}", value=limit)
 
     def _at_most_one(self, name: str) -> bool:
         """Return whether an objective is known never to be above 1; 1 - R², for quantities, may be."""

@@ -101,6 +101,8 @@ def tune(
     private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
     plan = Plan(job=job, private={party: seed.hex() for party, seed in private.items()})
     evaluator = Evaluator(plan)
+    if force or not (out / ledger.SEARCH_FILE).exists():
+        evaluator.objectives.check_limits()
     search = SEARCHES[section.search](evaluator.searched, section, job.run.seeds[0])
     with locked_output(out, job, "tune", force=force):
         keep_seeds(out, private)

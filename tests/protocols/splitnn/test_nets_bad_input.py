@@ -190,6 +190,21 @@ class Huge(Policy):
         return values
 
 
+@pytest.mark.parametrize("size", [1e19, -1e19])
+def test_large_weights_tell_no_label_of_a_validation_row(size: float) -> None:
+    """As made-up embeddings of training rows grow them: the loss was infinite for the one class alone."""
+    top, ends = nn.Linear(4, 2, bias=False), set[str]()
+    with torch.no_grad():
+        top.weight.copy_(torch.tensor([[0.0, 0.0, 3e19, 0.0], [0.0, 0.0, -3e19, 0.0]]))
+    made = small(bottom="linear", top_model="module", embedding=2, epochs=1, learning_rate=1e-30)
+    net = replace(made, validation=10, top=top)
+    for row in range(10):
+        with pytest.raises(JobError) as caught:
+            net.run(policies={"telco": Huge("validation", row, size)})
+        ends.add(caught.value.reason)
+    assert len(ends) == 1
+
+
 @pytest.mark.parametrize("purpose", ["training", "validation"])
 @pytest.mark.parametrize("size", [3e38, 9e19])
 def test_whether_a_training_ends_tells_no_label(purpose: str, size: float) -> None:

@@ -125,7 +125,7 @@ class Embeddings(Policy):
 @pytest.mark.parametrize("top", [True, False])
 def test_gradients_leave_as_the_policy_answers(top: bool) -> None:
     policy = Gradients()
-    run = net(top=top).run(policies={"bank": policy})
+    run = net(top=top, learning_rate=0.001).run(policies={"bank": policy})
     for party, value in (("telco", 0.5), ("shop", 0.25)):
         received = [each.message.values.value.unpack() for each in run.views[party].received(BatchGradients)]
         assert len(received) == 4 * 6  # 90 rows: five batches of 16 and one of 10

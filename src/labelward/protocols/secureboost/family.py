@@ -140,8 +140,8 @@ class TreeFamily(ModelFamily[ModelShare]):
         if min(params.row_fraction, params.feature_fraction) < 1:
             return ""
         return (
-            f"the {params.trees} trees of the forest draw neither rows nor columns, so that they are all alike; set "
-            "row_fraction or feature_fraction below 1, or replace = true"
+            f"the {params.trees} trees of the forest draw neither rows nor columns, so that all but those that a "
+            "defense replaces are alike; set row_fraction or feature_fraction below 1, or replace = true"
         )
 
     def remark_on(self, share: ModelShare) -> str:

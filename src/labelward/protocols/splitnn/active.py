@@ -47,7 +47,7 @@ from labelward.protocols.splitnn.losses import EpochRecord, EpochScore, NetObjec
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.share import LocalFit, NetTargets, decoded
 from labelward.protocols.splitnn.tensors import (
-    LARGEST_EMBEDDING,
+    LARGEST,
     as_array,
     diverged,
     is_finite,
@@ -264,6 +264,7 @@ class _Server:
                 parts += passed_on(received, self.between.module if self.between else None)
                 outputs.append(combine_outputs(parts, self.top.module if self.top else None))
         found, local = self._joined(torch.cat(outputs), targets, weights)
+        self._check_range(self.ctx.party, found, "an output of a validation row", (epoch, None))
         score = self.objective.score(found, targets, weights)
         if not math.isfinite(score.loss):
             raise diverged(self.ctx.party, "the loss of the validation rows", epoch, None, self.params)
@@ -347,10 +348,13 @@ class _Server:
     def _unpacked(self, peer: str, array: Array, rows: int, size: int, step: tuple[int, int]) -> torch.Tensor:
         with self.ctx.blaming(peer, "embeddings", step):
             found = unpack_array(array, self.params, (rows, size), self.device)
-        if not bool((found.abs() <= LARGEST_EMBEDDING).all()):  # before any label has a part in it
-            how = f"is beyond {LARGEST_EMBEDDING:g}"
-            raise diverged(peer, "an embedding", *step, self.params, how=how)
+        self._check_range(peer, found, "an embedding", step)
         return found
+
+    def _check_range(self, party: str, values: torch.Tensor, what: str, step: tuple[int, int | None]) -> None:
+        """Refuse numbers that make a loss infinite, before the labels of their rows have a part in it."""
+        if not bool((values.abs() <= LARGEST).all()):
+            raise diverged(party, what, *step, self.params, how=f"is beyond {LARGEST:g}")
 
     def _returned(
         self, peer: str, embeddings: torch.Tensor, step: tuple[int, int], rows: NDArray[np.int32]

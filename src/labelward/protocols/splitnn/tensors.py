@@ -25,9 +25,10 @@ def as_tensor(values: NDArray[Any], params: SplitNet, device: torch.device) -> t
     return torch.from_numpy(np.ascontiguousarray(values).astype(params.dtype)).to(device)
 
 
-LARGEST_EMBEDDING: Final = 1e20
-"""Above every embedding of a training that does not diverge, and so far below the largest number of single precision
-that no loss of a class is infinite: whether a training ends would tell who sent the embedding which class a row has."""
+LARGEST: Final = 1e20
+"""Above every embedding and output of a training that does not diverge, and so far below the largest number of single
+precision that no loss of a class is infinite: else the end of a training would tell who made a row's embedding up which
+class the row has."""
 
 
 def is_finite(values: Floats) -> bool:

@@ -57,7 +57,7 @@ class PeerRates:
     greetings: Rate = field(default_factory=lambda: Rate(60, 5))  # more are dropped
     controls: Rate = field(default_factory=lambda: Rate(100, 20))  # but for acknowledgments and answers
     resends: Rate = field(default_factory=lambda: Rate(30, 1))  # in windows, as often as a party may connect
-    vain: Rate = field(default_factory=lambda: Rate(60, 0.5))  # resends of which nothing arrives
+    vain: Rate = field(default_factory=lambda: Rate(60, 0.8))  # resends, of which nothing is acknowledged
     notes: Rate = field(default_factory=lambda: Rate(1000, 10))  # about attempts
     useless: Rate = field(default_factory=lambda: Rate(10_000, 200))  # repeated, out of order, of an earlier session
     broken: Rate = field(default_factory=lambda: Rate(100, 10))  # seals that do not fit, greetings over their rate
@@ -67,7 +67,7 @@ class PeerRates:
 _OVER: Final = {
     "controls": "sends control records without end",
     "resends": "asks without end for what it was sent, or whoever passes records on loses them",
-    "vain": "says again and again that nothing of what it is sent arrives, or whoever passes records on loses them",
+    "vain": "acknowledges nothing of what it is sent again and again, or whoever passes records on loses them",
     "notes": "sends notes without end",
     "useless": "sends records of no use without end, or whoever passes them on",
     "broken": "sends sealed records that do not fit, or whoever passes them on",
