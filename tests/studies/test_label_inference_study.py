@@ -136,6 +136,7 @@ def test_made_up_patches_are_those_of_their_seed() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the order of the rows:labelward.errors.DataWarning")  # patches come by class
 def test_overlapping_patches_are_trained_on(tmp_path: Path) -> None:
     (made,) = LABEL_INFERENCE.select_datasets(["bhi_made_up"])
     few = replace(
