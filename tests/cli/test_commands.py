@@ -335,9 +335,9 @@ def test_a_forest_of_copies_gets_a_warning(tmp_path: Path, call: Call) -> None:
     write_table(tmp_path / "table.csv")
     changes = {"trees = 2": 'kind = "forest"\ntrees = 2'}
     options = ["--out", tmp_path / "run", "--defense", "none", "--seed", 1]
-    assert "neither rows nor columns" in call("train", write_job(tmp_path, changes=changes), *options).stderr
+    assert "draw neither rows" in call("train", write_job(tmp_path, changes=changes), *options).stderr
     changes = {"trees = 2": 'kind = "forest"\ntrees = 2\nrow_fraction = 0.8'}
-    assert "neither rows nor columns" not in call("train", write_job(tmp_path, changes=changes), *options, "--force").stderr
+    assert "draw neither rows" not in call("train", write_job(tmp_path, changes=changes), *options, "--force").stderr
 
 
 @pytest.mark.parametrize("limit", ["min_rows = 1000", "gamma = 1e9"])
