@@ -157,7 +157,9 @@ def audit(
             reason = unknown_name("attacker", name, known)
             raise JobError(reason, code="unknown", field="attackers", value=name)
     check_output(out, job, "audit", force=force)
-    whole = job if force else _grown(out, job)
+    stored = None if force else stored_job(out)
+    begun = () if stored is None else _asked_attacks(stored)
+    whole = job if stored is None else _grown(stored, begun, job)
     job = dataclasses.replace(
         job,
         attacks=whole.attacks,
@@ -167,7 +169,6 @@ def audit(
     source = load_tables(job)
     private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
     first = load_dataset(job, job.run.seeds[0], source, private=private)
-    begun = () if force else _stored_attacks(out)
     _check_data(job, first)
     _check_known(job, first, begun)
     warn_of_label_proxies(first)
@@ -204,26 +205,20 @@ def _with_objects(job: Job, attacks: Sequence[Attack], defenses: Sequence[Policy
     )
 
 
-def _grown(out: Path, job: Job) -> Job:
-    """Return a job with the seeds, defenses and attacks that an audit in a folder was asked for before, these first."""
-    stored = stored_job(out)
-    if stored is None:
-        return job
-    earlier, attacks = with_defaults(dataclasses.replace(stored, attacks=())), dict.fromkeys(_stored_attacks(out))
+def _grown(stored: Job, attacks: Sequence[ComponentSpec], job: Job) -> Job:
+    """Return a job with the seeds, defenses and attacks that an audit was asked for before, these first."""
+    earlier = with_defaults(dataclasses.replace(stored, attacks=()))
     seeds = dict.fromkeys((*earlier.run.seeds, *job.run.seeds))
     return dataclasses.replace(
         job,
         defenses=(*earlier.defenses, *(each for each in job.defenses if each not in earlier.defenses)),
-        attacks=tuple(attacks | dict.fromkeys(job.attacks)),
+        attacks=tuple(dict.fromkeys((*attacks, *job.attacks))),
         run=dataclasses.replace(job.run, seeds=tuple(seeds)),
     )
 
 
-def _stored_attacks(out: Path) -> tuple[ComponentSpec, ...]:
-    """Return the attacks that an audit in a folder was asked for before, completed."""
-    stored = stored_job(out)
-    if stored is None:
-        return ()
+def _asked_attacks(stored: Job) -> tuple[ComponentSpec, ...]:
+    """Return the attacks that an audit was asked for before, completed."""
     attacks = {  # one by one: two that a development version told apart may be the same
         attack: None
         for each in stored.attacks

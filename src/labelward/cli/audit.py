@@ -60,7 +60,8 @@ def report(
     """Write the report of an audit, of a party's run, or of a search, from its stored results."""
     from labelward.report.page import write_report
     from labelward.report.party_page import is_party_run, write_party_report
-    from labelward.report.tune_page import is_search, write_tune_page
+    from labelward.report.tune_page import write_tune_page
+    from labelward.tuning.ledger import is_search
 
     if is_search(folder):
         typer.echo(str(write_tune_page(folder)))

@@ -32,7 +32,7 @@ def tune_command(
     quiet: Quiet = False,
 ) -> None:
     """Search the settings of a job for those that no other beats in utility, cost and leakage."""
-    from labelward.job import load_job
+    from labelward.job import TuneSection, load_job
     from labelward.tuning.tune import tune
 
     try:
@@ -47,7 +47,7 @@ def tune_command(
     if json:
         _print_json(result, out, page)
         return
-    _print(result, job.tune)
+    _print(result, job.tune or TuneSection())
     if page is not None:
         typer.echo(f"page: {page}")
 
@@ -65,11 +65,9 @@ def _print_json(result: TuneResult, out: Path, page: Path | None) -> None:
     )
 
 
-def _print(result: TuneResult, section: TuneSection | None) -> None:
-    from labelward.job import TuneSection
+def _print(result: TuneResult, section: TuneSection) -> None:
     from labelward.report.tune_page import objective_title, setting_text, spread_of
 
-    cost = TuneSection.cost if section is None else section.cost
     names = result.record.objectives
     failed = sum(each.status == "failed" for each in result.evaluations)
     refused = sum(each.status == "refused" for each in result.evaluations)
@@ -77,7 +75,7 @@ def _print(result: TuneResult, section: TuneSection | None) -> None:
         (str(point.number), setting_text(point.setting), *(spread_of(point, at) for at in range(len(names))))
         for point in result.front
     ]
-    print_table("", ("setting", "values", *(objective_title(name, cost) for name in names)), lines, words=2)
+    print_table("", ("setting", "values", *(objective_title(name, section.cost) for name in names)), lines, words=2)
     if failed or refused:
         warn(f"{refused} settings were refused and {failed} trainings failed; evaluations.jsonl.gz has the reasons")
     if any(not point.feasible for point in result.front):

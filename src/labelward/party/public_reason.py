@@ -26,12 +26,8 @@ _PLAIN: dict[type[BaseException], str] = {
     KeyboardInterrupt: "it was interrupted by its user",
     OutputError: "it cannot write its files",
     MemoryError: "it is out of memory",
-    DataError: f"it cannot go on because of its table (code {_CONTENT!r}); it knows more",
-    JobError: "it cannot go on because of its job file; it knows more",
-    DependencyError: "it cannot go on because of its installation; it knows more",
 }
-"""What is told of an error during a run. Whether a job can be trained may follow from the labels, and so may any code
-of such an error; an error of the table has one code, whatever it has itself."""
+"""What ends a run and is no side of it."""
 
 
 def public_reason(error: Exception) -> str:
@@ -44,11 +40,25 @@ def public_reason(error: Exception) -> str:
         return f"it cannot begin ({type(error).__name__})"
     if isinstance(error, PolicyError) and error.field == CONSENT:
         return f"it does not consent to {error.value!r} ({CONSENT}, code {error.code!r})"
-    side = next((side for kind, side in _SIDES.items() if isinstance(error, kind)), "its settings")
+    side = _side(error) or "its settings"
     code = _CONTENT if isinstance(error, DataError) and error.code in _OF_CONTENT else error.code
     return f"it cannot begin because of {side} (code {code!r}); it knows more"
 
 
 def reason_during_run(error: BaseException) -> str:
-    """Return what partners may know of an error that ends a run: plain words, or the type of the error."""
-    return next((words for kind, words in _PLAIN.items() if isinstance(error, kind)), type(error).__name__)
+    """Return what partners may know of an error that ends a run: plain words, or the type of the error.
+
+    Whether a job can be trained may follow from the labels, and so may any code of such an error; an error of the table
+    has one code, whatever it has itself.
+    """
+    plain = next((words for kind, words in _PLAIN.items() if isinstance(error, kind)), "")
+    side = _side(error)
+    if plain or not side:
+        return plain or type(error).__name__
+    code = f" (code {_CONTENT!r})" if isinstance(error, DataError) else ""
+    return f"it cannot go on because of {side}{code}; it knows more"
+
+
+def _side(error: BaseException) -> str:
+    """Return what may be to blame; empty: neither job file nor table, folder or installation."""
+    return next((side for kind, side in _SIDES.items() if isinstance(error, kind)), "")

@@ -12,7 +12,7 @@ from labelward.report.metrics import format_metric, metric_name
 from labelward.report.narrative import NOTICEABLE
 from labelward.report.summary import SummaryRow
 from labelward.report.tables import ReportTable, leakage_table
-from labelward.runs.schema import budgets
+from labelward.runs.schema import hides_labels
 
 
 def about_labels(table: Sequence[SummaryRow]) -> list[SummaryRow]:
@@ -76,7 +76,7 @@ def _share_of_cells(row: SummaryRow) -> str:
 def _is_measured(row: SummaryRow) -> bool:
     """Return whether the figures are the attack's: it takes labels for true, which the attacker knows to be noisy."""
     found = row.leakage.get("recovered")
-    return found is None or bool(found.mean) or all(scope.private != "labels" for *_, scope in budgets(row.chain))
+    return found is None or bool(found.mean) or not hides_labels(row.chain)
 
 
 def only_measured(table: Sequence[SummaryRow]) -> list[SummaryRow]:

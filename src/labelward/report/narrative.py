@@ -16,7 +16,7 @@ from labelward.report.metrics import format_metric, metric_name, metric_of
 from labelward.report.scored_rows import number_range
 from labelward.report.summary import Spread, SummaryRow
 from labelward.runs.diverged_runs import DivergedRun
-from labelward.runs.schema import budgets, defense_label, kind_label
+from labelward.runs.schema import budgets, defense_label, hides_labels, kind_label
 
 UNDEFENDED = defense_label(())
 _SPLIT_LEAKS_FROM, _SPLIT_ERRORS = 0.02, 4.0
@@ -109,7 +109,7 @@ def scope_notice(table: Sequence[SummaryRow]) -> list[str]:
         f"The {name} of {kind} is {covers}. It does not cover{':' if ';' in out else ''} {out}."
         for (kind, name, covers), out in found.items()
     ]
-    if any(scope.private == "labels" for row in table for *_, scope in budgets(row.chain)):
+    if any(hides_labels(row.chain) for row in table):
         notices.append(
             "These figures are of the true labels, which no epsilon covers: a party that repeats the attacks on its "
             "view learns labels from the exact scores. They stay with the label holder."

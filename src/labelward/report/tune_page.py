@@ -56,17 +56,12 @@ def read_search(folder: Path) -> StoredSearch:
     """
     job = stored_job(folder)
     return StoredSearch(
-        cost=TuneSection.cost if job is None or job.tune is None else job.tune.cost,
+        cost=((job and job.tune) or TuneSection()).cost,
         record=ledger.read_one(folder / ledger.SEARCH_FILE, SearchRecord),
         summary=ledger.read_one(folder / ledger.RESULT_FILE, SearchSummary),
         front=ledger.read_lines(folder / ledger.FRONT_FILE, FrontPoint),
         evaluations=ledger.read_evaluations(folder),
     )
-
-
-def is_search(folder: Path) -> bool:
-    """Return whether a folder is that of a search."""
-    return (folder / ledger.SEARCH_FILE).exists()
 
 
 def objective_title(name: str, cost: str) -> str:

@@ -370,6 +370,11 @@ def budgets(defense: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, Any, B
     ]
 
 
+def hides_labels(defense: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a stored chain of defenses replaces labels by noisy ones, with an epsilon for each."""
+    return any(scope.private == "labels" for *_, scope in budgets(defense))
+
+
 def budget_texts(defense: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return what each budget covers and excludes: ``{"lp-mst epsilon": "1 per training label; excludes ..."}``."""
     return {

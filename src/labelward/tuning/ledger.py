@@ -26,6 +26,11 @@ CLOSED_FILE = f"{LEDGER_FILE}.gz"
 SETTINGS = "settings"
 
 
+def is_search(folder: Path) -> bool:
+    """Return whether a search was begun in a folder."""
+    return (folder / SEARCH_FILE).exists()
+
+
 class Point(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A setting's figures: of a training, or of its first trees or epochs. A list in the file, as most lines have many.
 

@@ -101,7 +101,7 @@ def tune(
     private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
     plan = Plan(job=job, private={party: seed.hex() for party, seed in private.items()})
     evaluator = Evaluator(plan)
-    if force or not (out / ledger.SEARCH_FILE).exists():
+    if force or not ledger.is_search(out):
         evaluator.objectives.check_limits()
     search = SEARCHES[section.search](evaluator.searched, section, job.run.seeds[0])
     with locked_output(out, job, "tune", force=force):
@@ -139,7 +139,7 @@ def _record(out: Path, evaluator: Evaluator) -> SearchRecord:
         OutputError: it is of another version of labelward, or of other data.
     """
     path = out / ledger.SEARCH_FILE
-    if path.exists():
+    if ledger.is_search(out):
         record = ledger.read_one(path, SearchRecord)
         for what, stored, now in (
             ("version of labelward", record.version, evaluator.version),

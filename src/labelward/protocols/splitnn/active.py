@@ -46,14 +46,7 @@ from labelward.protocols.splitnn.inputs import NetLabels
 from labelward.protocols.splitnn.losses import EpochRecord, EpochScore, NetObjective
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.share import LocalFit, NetTargets, decoded
-from labelward.protocols.splitnn.tensors import (
-    LARGEST,
-    as_array,
-    diverged,
-    is_finite,
-    pack_tensor,
-    unpack_array,
-)
+from labelward.protocols.splitnn.tensors import LARGEST, as_array, diverged, is_finite, pack_tensor, unpack_array
 
 
 @dataclass(frozen=True, kw_only=True)
